@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from skiplens.improvement.drawing import drawing_of
-from skiplens.plots.network_svg import network_svg
 from skiplens.report.inspection import Report
+from skiplens.report.notebook import network_svg
 
 LIVE = Path(__file__).parent / "live"
 

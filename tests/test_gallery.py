@@ -10,9 +10,8 @@ import torch
 from skiplens.paths.reading import PathSpectrum
 from skiplens.plots.figure import Figure, Line
 from skiplens.plots.network_drawing import BlockMark, NetworkDrawing
-from skiplens.plots.network_svg import network_svg
 from skiplens.readings.finding import Finding
-from skiplens.report.notebook import inline
+from skiplens.report.notebook import inline, network_svg
 from tests.test_docs import DOCS, ROOT, _module
 from tools import gallery
 

@@ -33,6 +33,8 @@ def test_factors_as_people_write_them(factor, said):
 def test_a_number_is_told_as_far_as_its_uncertainty_reaches():
     written = {(0.009437, 0.1089): "0.01 ± 0.11", (2.908, 1.479): "2.9 ± 1.5", (1234.5, 12.0): "1,234 ± 12"}
     written |= {(0.0215, 4.25e-9): "0.0215 ± 4.3×10⁻⁹", (3.14159, 0.0): "3.14", (3.14159, float("nan")): "3.14"}
+    written |= {(-6.76, 480.0): "-10 ± 480", (731.0, 860.0): "730 ± 860", (1.2, 86000.0): "0 ± 86,000"}
+    written |= {(0.00187, 2.4e-19): "0.00187"}  # a spread of rounding
     assert {pair: plus_minus(*pair) for pair in written} == written
 
 

@@ -64,16 +64,25 @@ def unfold(page: Page) -> None:
     page.evaluate("document.querySelectorAll('.why, .more').forEach(details => { details.open = true; })")
 
 
+def read_on(page: Page) -> None:
+    """Come near every plot that is not folded, as one who reads on does: they are drawn then."""
+    come_near = """all => { const plot = all.find(plot => plot.checkVisibility() && !plot.firstChild);
+        plot?.scrollIntoView(); return Boolean(plot); }"""
+    while page.locator(".plot").evaluate_all(come_near):
+        page.wait_for_timeout(50)
+    page.evaluate("scrollTo(0, 0)")
+
+
 @pytest.fixture
 def look(visit: Callable[..., Page]) -> Callable[..., Page]:
-    """As `visit`, and waits until all plots are drawn; those of cards are unfolded if wanted."""
+    """As `visit`, and reads on until all plots are drawn; those of cards are unfolded if wanted."""
 
     def drawn(path: Path, unfolded: bool = False, **options) -> Page:
         page = visit(path, **options)
         page.wait_for_selector("html[data-plots=drawn]")
         if unfolded:
             unfold(page)
-            page.wait_for_function("!document.querySelector('.plot:not(.js-plotly-plot)')")
+        read_on(page)
         return page
 
     return drawn

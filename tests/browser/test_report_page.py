@@ -13,11 +13,12 @@ from torch import nn
 import skiplens as sl
 from skiplens.plots.thumbnails import thumbnails
 from skiplens.report.inspection import Problem, Report
-from tests.browser.conftest import unfold
+from tests.browser.conftest import read_on, unfold
 from tests.browser.contrast import contrast
 from tests.report.networks import build, data
 from tests.report.readings import paths, signal, tangent
 from tests.report.test_findings_section import finding
+from tests.report.test_verification_section import raced
 from tests.sample_readings import curvature, jacobians, structure
 
 HOSTILE = "</script><img src=x onerror=alert(1)><b>'\"&amp;"
@@ -65,6 +66,21 @@ def test_all_plots_are_drawn_without_a_word_on_the_console(whole_path, look):
     assert stops == 0  # a picture is no place for the keyboard
 
 
+def test_a_plot_is_drawn_when_one_comes_near(whole_path, visit):
+    """Until then it costs nothing: the page answers while the library has not even been read."""
+    page = visit(whole_path)
+    page.wait_for_selector("html[data-plots=drawn]")
+    plots = page.locator(".plot:visible")
+    last, drawn = plots.last, page.locator(".plot.js-plotly-plot")
+    assert drawn.count() < plots.count() and "js-plotly-plot" not in last.get_attribute("class")
+    last.scroll_into_view_if_needed()
+    last.locator(".main-svg").first.wait_for()
+    before = drawn.count()
+    assert before < plots.count()
+    page.get_by_role("button", name="Dark look").click()
+    assert drawn.count() == before, "a change of the look draws nothing that nobody has seen"
+
+
 @pytest.mark.slow
 def test_a_click_on_a_block_picks_it_out_and_show_all_brings_the_others_back(path, look):
     page = look(path, unfolded=True)
@@ -101,7 +117,7 @@ def test_a_card_answers_a_question_and_unfolds(whole_path, look):
     assert card.locator(".plot").count() > 1 and card.locator(".plot:visible").count() == 1
     assert not card.locator("table").first.is_visible()
     card.locator(".more > summary").click()
-    page.wait_for_function("!document.querySelector('#signal .plot:not(.js-plotly-plot)')")
+    read_on(page)
     assert card.locator("table").first.is_visible()
 
 
@@ -177,6 +193,7 @@ def test_two_hundred_blocks_are_seen_whole_and_zoomed(tmp_path, visit):
     page.mouse.move(box["x"] + 200, box["y"] + 20)
     page.mouse.up()
     assert frame.evaluate("e => e.scrollLeft") == pytest.approx(400, abs=2), "pulled by the mouse"
+    assert page.locator(".block[aria-pressed=true]").count() == 0, "and not chosen, though a block was under the mouse"
     page.get_by_role("button", name="whole").click()
     assert last.bounding_box()["width"] == pytest.approx(narrow, rel=0.01)
     shown = page.locator("#hero .number:visible").evaluate_all("all => all.map(e => e.getBoundingClientRect().x)")
@@ -391,8 +408,7 @@ def test_the_look_is_changed_by_a_button_and_the_plots_follow(path, look):
 
 @pytest.mark.slow
 def test_each_plot_has_words_and_numbers_for_a_screen_reader(path, look):
-    page = look(path)
-    unfold(page)
+    page = look(path, unfolded=True)
     for figure in page.locator("figure").all():
         label = figure.get_by_role("group").first.get_attribute("aria-label")
         assert figure.locator("h3").inner_text() in label
@@ -465,8 +481,20 @@ def test_names_roles_and_headings_are_what_a_screen_reader_needs(whole_path, loo
     assert len(regions) == len(set(regions))
 
 
+def test_the_numbers_of_two_races_are_told_apart(tmp_path, look):
+    rules = "signal_growth", "loss_at_start"
+    findings = tuple(replace(finding("warning", sentence=f"{rule}: bad."), rule=rule) for rule in rules)
+    readings = (structure(), *(raced(rule=rule) for rule in rules))
+    page = look(Report("raced", readings, (), findings).save(tmp_path / "raced.html"))
+    page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+    page.locator(".finding .numbers tbody tr").last.wait_for()
+    regions = page.locator("[role=region]").evaluate_all("all => all.map(e => e.getAttribute('aria-label'))")
+    assert len(regions) == len(set(regions)) and sum("Numbers of this plot" in region for region in regions) == 3, "of a section too"
+
+
 def test_a_browser_that_cannot_unpack_says_so(path, visit):
     page = visit(path, script="delete window.DecompressionStream")
+    page.locator(".plot").first.scroll_into_view_if_needed()
     page.locator(".plot .note").first.wait_for()
     assert "too old to draw the plot" in page.locator(".plot").first.inner_text()
     unfold(page)

@@ -33,7 +33,7 @@ def test_a_forecast_in_words_and_as_json(file):
     asked = (f"{file}:build", "--data", f"{file}:data", "--steps", "100")
     done = run("forecast", *asked)
     assert done.exit_code == 0, done.output
-    assert "after 100 steps of adam" in done.output
+    assert "after 100 steps of Adam" in done.output
     content = json.loads(run("forecast", *asked, "--json").stdout)
     assert content["values"]["steps"] == 100 and content["values"]["word"] in done.output.lower()
 

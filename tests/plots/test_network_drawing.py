@@ -41,18 +41,30 @@ def words(drawing, role):
 def test_ribbons_stand_side_by_side_and_are_as_thick_as_their_share():
     marks = [BlockMark("a", "identity", 2, 0.1), BlockMark("b", "identity", 2, 0.6)]
     first, second = curves(NetworkDrawing(tuple(marks)), "ribbon")
-    assert first.points[-1][0] < second.points[0][0]
+    assert first.points[-1][0] == second.points[0][0], "where one joins the next leaves"
     assert second.thickness - first.thickness == pytest.approx(0.5 * THICKEST)
     (unknown,) = curves(NetworkDrawing((BlockMark("a", "identity", 2),)), "ribbon")
     assert unknown.thickness == 1.5
 
 
-def test_the_trunk_is_as_thick_as_what_the_branch_leaves():
+def sides(curve, place):
+    """Upper and lower side of a curve where it begins (0) or ends (-1); the pen alone is 1.5 thick."""
+    height = curve.points[place][1]
+    return pytest.approx((height - (curve.thickness - 1.5) / 2, height + (curve.thickness - 1.5) / 2))
+
+
+def test_shortcut_and_branch_share_all_that_flows_and_lie_on_each_other_at_the_joins():
     marks = (BlockMark("a", "identity", 2, 0.1), BlockMark("b", "identity", 2, 0.6))
-    for trunk, ribbon in zip(
-        curves(NetworkDrawing(marks), "trunk")[1:], curves(NetworkDrawing(marks), "ribbon"), strict=True
-    ):
-        assert trunk.thickness + ribbon.thickness == pytest.approx(3 + THICKEST) and trunk.block == ribbon.block
+    before, after, *trunks = curves(NetworkDrawing(marks), "trunk")
+    for end in (before, after):  # where nothing is parted
+        assert sides(end, 0) == (TRUNK - THICKEST / 2, TRUNK + THICKEST / 2)
+    for mark, trunk, ribbon in zip(marks, trunks, curves(NetworkDrawing(marks), "ribbon"), strict=True):
+        cut = TRUNK - THICKEST / 2 + mark.share * THICKEST
+        for place in (0, -1):
+            assert sides(ribbon, place) == (TRUNK - THICKEST / 2, cut)
+            assert sides(trunk, place) == (cut, TRUNK + THICKEST / 2) and trunk.block == ribbon.block
+        assert ribbon.points[0][1] == ribbon.points[1][1], "it leaves along the trunk"
+        assert ribbon.points[3][1] < cut - 20, "and rises from it"
 
 
 def test_many_blocks_share_the_width_and_only_some_have_their_number():
@@ -89,15 +101,15 @@ def test_more_than_two_hundred_blocks_are_folded_into_stages():
     assert sum(shape.role == "ribbon" for index in range(205) for shape in laid_out.of_block(index)) == 205
     assert not any(shape.role == "ribbon" for shape in laid_out.of_block(None)), "stages are groups of their own"
     stage = laid_out.stages[1]
-    assert stage.share(drawing) == pytest.approx(0.2) and stage.left == pytest.approx(ribbons[1].points[0][0] - 18)
+    assert stage.share(drawing) == pytest.approx(0.2) and stage.left == pytest.approx(ribbons[1].points[0][0])
 
 
 def test_stages_begin_where_names_do_and_not_at_every_block():
     assert [len(stage.blocks) for stage in stages(deep(50, 50, 50, 51, kind="identity"))] == [50, 50, 50, 25, 26]
     every = NetworkDrawing(tuple(BlockMark(f"b{i}", "projection", 2) for i in range(300)))
     assert [len(stage.blocks) for stage in stages(every)] == [50] * 6
-    (ribbon, *_), (trunk,) = curves(every, "ribbon"), curves(every, "trunk")
-    assert ribbon.thickness == trunk.thickness == 1.5, "shares are not known"
+    lines = curves(every, "ribbon") + curves(every, "trunk")
+    assert len(lines) == 6 + 6 + 2 and {line.thickness for line in lines} == {1.5}, "shares are not known"
 
 
 def test_a_stage_tells_of_its_findings():

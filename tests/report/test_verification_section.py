@@ -1,8 +1,11 @@
 import math
+import re
 
 import torch
 
+from skiplens.improvement.best_change import BestChange
 from skiplens.report.inspection import Report
+from skiplens.report.lenses import section_of
 from skiplens.report.page import opening
 from skiplens.report.verification_reading import verification_section, verification_sentence
 from tests.report.test_findings_section import finding
@@ -19,8 +22,8 @@ def raced(before=BETTER[0], after=BETTER[1], **changes):
 
 def test_a_change_that_helps_in_one_sentence():
     assert verification_sentence(raced()) == (
-        "With the change, the finding is gone (growth: 100 → 2). It trains measurably better: final loss 3 → 1.2, "
-        "lower on 6 of 6 seeds, p = 0.031."
+        "With the change, the finding is gone (growth: 100 → 2). It trains measurably better: median final loss "
+        "3 → 1.2, lower on 6 of 6 seeds, p = 0.031."
     )
 
 
@@ -40,7 +43,7 @@ def test_the_facts_tell_the_test_the_seeds_and_what_diverged():
     section = verification_section(raced([math.nan] * 6, brought=("Another.",)))
     facts = dict(section.facts)
     assert facts["runs that diverged"] == "6 before, 0 after"
-    assert "final loss (diverged) → 1.2, lower on 6 of 6 seeds" in section.sentence
+    assert "final loss diverged → 1.2, lower on 6 of 6 seeds" in section.sentence
     assert facts["seeds and steps"] == "6 seeds of 8 steps"
     assert any("Wilcoxon" in label and value == "p = 0.031" for label, value in section.facts)
     assert section.notes == ("The change brings another finding: Another.",)
@@ -55,6 +58,23 @@ def test_the_page_shows_the_proof_at_the_finding_and_comes_back_from_its_file(tm
         assert words in card
     assert (tmp_path / "figures" / "verification_race_signal_growth.svg").exists()
     assert Report.load(tmp_path).to_json() == report.to_json()
+
+
+def test_the_race_stands_under_the_verdict_instead_of_what_the_pilot_promised(tmp_path):
+    promise = {"rule": "signal_growth", "change": "Scale it.", "code": "", "gradients": 70, "before": 3.0, "after": 0.5}
+    best = BestChange(**promise, fall=2.0, steps=400, provenance=structure().provenance)
+    page = Report("Net", (structure(), raced(), best), (), (finding(),)).to_html()
+    (told,) = re.findall(r"<p>Scale it. <strong>(.*?)</strong>", page)
+    assert told == "It trains measurably better: median final loss 3 → 1.2, lower on 6 of 6 seeds, p = 0.031."
+    alone = Report("Net", (structure(), best), (), (finding(),)).to_html()
+    assert (
+        "<strong>Expected after 400 steps: a loss of 0.5 instead of 3 (tried in a pilot of 70 steps).</strong>" in alone
+    )
+
+
+def test_a_proof_whose_finding_is_not_told_is_a_card():
+    section = section_of(raced())
+    assert section.question.endswith("?") and section.figures
 
 
 def test_words_for_the_badge():

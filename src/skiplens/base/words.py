@@ -21,12 +21,12 @@ def in_words(value: float, digits: int = 3) -> str:
 
 def plus_minus(value: float, error: float) -> str:
     """A number as far as its uncertainty reaches, which has two digits: 0.01 ± 0.11, 2.9 ± 1.5."""
-    if not (error > 0 and math.isfinite(error) and math.isfinite(value)):
+    if not (abs(value) * 1e-9 < error < math.inf and math.isfinite(value)):  # none, or that of rounding
         return in_words(value)
     places = 1 - math.floor(math.log10(error))
-    if not 0 <= places <= 5:
+    if not -6 <= places <= 5:
         return f"{in_words(value)} ± {in_words(error, 2)}"
-    return f"{value:,.{places}f} ± {error:,.{places}f}"
+    return " ± ".join(f"{round(number, places) + 0.0:,.{max(0, places)}f}" for number in (value, error))
 
 
 def branches(depth: float) -> str:

@@ -62,8 +62,7 @@ def improve(
     if as_json:
         console.print_json(to_json(better.reading))
         return
-    console.out().print(better.sentence, markup=False, style="bold")
-    if better.changes:
-        console.out().print(better.code, markup=False, highlight=False)
     console.print_table("What was tried", better.reading.rows())
-    console.out().print(f"The report is in {page}", markup=False)
+    console.out().print(better.sentence, markup=False, style="bold")
+    code = f"The change as code is in {out / 'change.py'}, the changed weights in {out / 'model.pt'}. "
+    console.out().print(f"{code * bool(better.changes)}The report is in {page}", markup=False)

@@ -97,7 +97,7 @@ def _print(report: "Report", full: bool) -> None:
     console.out().print(report.verdict, markup=False, style="bold")
     if report.advice:
         console.out().print(report.advice, markup=False)
-    console.print_findings([(found.severity, found.sentence, found.change) for found in report.findings])
+    console.print_findings([(found.severity, found.sentence, report.change_with_proof(found)) for found in report.told])
     for section in sections if full else ():
         console.out().print(section.sentence, markup=False, style="bold")
         if section.rows:

@@ -132,9 +132,11 @@ def words_of(remedy: Remedy) -> str:
     """The remedy as an order of a few words, such as *multiply 0.weight by 0.5*."""
     parameters = remedy.parameters
     if remedy.name == "scale_parameters":
-        low, high = (in_words(extreme(parameters["factors"].values())) for extreme in (min, max))
-        by = low if low == high else f"{low} to {high}"
-        return f"multiply {listed(tuple(parameters['factors']))} by {by}"
+        factors = parameters["factors"]
+        low, high = (in_words(extreme(factors.values()), 2) for extreme in (min, max))
+        layers = tuple(dict.fromkeys(name.rpartition(".")[0] for name in factors))
+        some = f"the {len(layers)} layers {layers[0]} to {layers[-1]}" if len(layers) > 2 else listed(tuple(factors))
+        return f"multiply {some} by {low if low == high else f'{low} to {high}'}"
     if remedy.name == "redraw_parameters":
         return f"draw {listed(tuple(parameters['drawn']))} anew at the size of He"
     if remedy.name == "add_average_pool_skips":

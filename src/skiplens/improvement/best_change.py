@@ -55,7 +55,7 @@ class BestChange(Reading, kind="best_change"):
             return f"What it brings is not known: {self.reason}."
         tried = f"tried in a pilot of {self.gradients} steps"
         both = self.before, self.after
-        was, became = (in_words(loss) if math.isfinite(loss) else "one that diverges" for loss in both)
+        was, became = (in_words(loss, 2) if math.isfinite(loss) else "one that diverges" for loss in both)
         if self.helps:
             return f"Expected after {self.steps} steps: a loss of {became} instead of {was} ({tried})."
         if not math.isfinite(self.after):

@@ -18,7 +18,7 @@ from skiplens.jacobians.reading import FLOOR, JacobianSpectrum
 from skiplens.jacobians.spectrum import JacobianOptions, measure
 from skiplens.linalg.density import weighted_quantiles
 from skiplens.plots import section
-from skiplens.plots.figure import Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
+from skiplens.plots.figure import PALETTE, Band, Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed, rule_words
 from skiplens.readings.reading import Provenance
@@ -65,23 +65,25 @@ def singular_values_by_block(reading: JacobianSpectrum) -> Figure | None:
     if not blocks:
         return None
     levels = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
-    place, marks, middle = numbers(range(1, len(blocks) + 1)), list[Mark](), Line if len(blocks) > 1 else Points
-    for of, values, weights in (
-        ("with its shortcut", reading.singular_values, reading.weights),
-        ("branch alone", reading.without_shortcut, reading.without_shortcut_weights),
+    place, marks = numbers(range(1, len(blocks) + 1)), list[Mark]()
+    for shade, of, values, weights in (
+        (PALETTE[0], "with its shortcut", reading.singular_values, reading.weights),
+        (PALETTE[3], "branch alone", reading.without_shortcut, reading.without_shortcut_weights),
     ):
         if not values:
             continue
         found = torch.stack([weighted_quantiles(values[name], weights[name], levels) for name in blocks])
         low, median, high = (numbers(column) for column in found.clamp_min(FLOOR).T)
-        marks.append(middle(place, median, f"median {of}"))
-        marks.append(Points((*place, *place), (*low, *high), f"10 % and 90 % {of}"))
+        if len(blocks) > 1:
+            marks += [Band(place, low, high, colour=shade), Line(place, median, of, colour=shade)]
+        else:
+            marks.append(Points(place * 3, (*low, *median, *high), of, colour=shade))
     return Figure(
         name="singular_values_by_block",
         title="Singular values of each block",
-        caption="Lines: half of the directions through a block grow by less than this factor. Dots: a tenth of them "
-        "grow by less than the lower, a tenth by more than the upper one. At 1 a direction passes as it is; what lies "
-        "far below is lost to the gradient.",
+        caption="Half of the directions through a block grow by less than the middle one of three factors, a tenth by "
+        "less than the lowest, a tenth by more than the highest: areas reach from there to there. At 1 a direction "
+        "passes as it is; what lies far below is lost to the gradient.",
         x_label="residual block",
         y_label="singular value",
         marks=(*marks, Reference(1.0)),

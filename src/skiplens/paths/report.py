@@ -16,7 +16,7 @@ from skiplens.paths.expanders import PathOptions
 from skiplens.paths.laws import LAWS
 from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
-from skiplens.plots.figure import Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
+from skiplens.plots.figure import COLOURS, Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule, listed, rule_words
 from skiplens.readings.reading import Provenance
@@ -66,12 +66,15 @@ def energy_by_order(reading: PathSpectrum) -> Figure | None:
     if not reading.blocks:
         return None
     orders = numbers(range(len(reading.energy)))
-    bars = [Bars(tuple(str(int(order)) for order in orders), numbers(reading.distribution), "measured")]
+    shown = {reading.of: reading.distribution}
     if reading.gradient_energy.numel():
-        bars.append(Bars(bars[0].labels, numbers(reading.gradient_distribution), "gradient"))
+        shown["gradient"] = reading.gradient_distribution
+    labels = tuple(str(int(order)) for order in orders)
+    bars = [Bars(labels, numbers(shares), of, colour=COLOURS.get(of, "")) for of, shares in shown.items()]
     lines: list[Line] = []
     if len(reading.law_energy):
-        lines.append(Line(orders, numbers(reading.law_energy), reading.law.replace("_", " "), dashed=True))
+        law = reading.law.replace("_", " ")
+        lines.append(Line(orders, numbers(reading.law_energy), law, dashed=True, colour=COLOURS["law"]))
     if len(reading.incoherent):
         shares = reading.incoherent / reading.incoherent.sum()
         lines.append(Line(orders, numbers(shares), "paths added without their signs"))

@@ -99,23 +99,19 @@ class Heat:
 
 
 @dataclass(frozen=True)
-class Contour:
+class _Plane:
+    x: Values
+    y: Values
+    rows: tuple[Values, ...]
+    name: str = ""
+
+
+class Contour(_Plane):
     """Heights over a plane as coloured levels: `rows[j][i]` is the height at (x[i], y[j]); NaN is left open."""
 
-    x: Values
-    y: Values
-    rows: tuple[Values, ...]
-    name: str = ""
 
-
-@dataclass(frozen=True)
-class Surface:
+class Surface(_Plane):
     """The same heights as a surface in space; it is drawn alone, and `name` labels the third axis."""
-
-    x: Values
-    y: Values
-    rows: tuple[Values, ...]
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,7 @@ def drawn(reading: Any, figures: tuple[Callable[[Any], Figure | None], ...]) -> 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
 REFERENCE_COLOUR = "#7F7F7F"
 BAD, GOOD, UNKNOWN = PALETTE[1], PALETTE[2], PALETTE[6]
-COLOURS = {"signal": PALETTE[2], "gradient": PALETTE[1]}  # as in the drawing of the network, wherever they are drawn
+COLOURS = {"signal": PALETTE[2], "gradient": PALETTE[1], "law": PALETTE[0]}  # as in the drawing of the network
 INK = "ink"  # the colour of the text, whatever it is: a page has a light and a dark look
 FAINT = 0.35  # opacity of one line of many
 LEVELS = 21  # of contours

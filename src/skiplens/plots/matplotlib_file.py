@@ -95,8 +95,8 @@ def _draw_network(drawing: NetworkDrawing, axes: Any) -> None:
                 facecolor=filled if shape.closed else "none",
                 edgecolor=_SHADES[shape.role],
                 linewidth=shape.thickness * shown,
-                alpha={"ribbon": 0.6, "trunk": 0.75}.get(shape.role, 0.14 if "area" in shape.role else None),
-                capstyle="butt",
+                alpha={"ribbon": 0.75, "trunk": 0.55}.get(shape.role, 0.14 if "area" in shape.role else None),
+                capstyle="round" if shape.role == "alarm" else "butt",
             )
         )
 

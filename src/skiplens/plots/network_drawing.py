@@ -127,14 +127,21 @@ def layout(drawing: NetworkDrawing, folded: bool = True) -> Iterator[Shape]:
     end = drawing.width - drawing.right
     yield from _profile(drawing, drawing.signal, SIGNAL, "signal")
     yield from _profile(drawing, drawing.gradient, GRADIENT, "gradient")
-    yield Curve("trunk", ((LEFT - 10, TRUNK), (end + 10, TRUNK)), 1.5, straight=True)
     places, together = _places(drawing), stages(drawing) if folded else ()
+    whole = (
+        _flow(together[0].right - together[0].left if together else (end - LEFT) / drawing.length)
+        if drawing.shares_known
+        else 0.0
+    )
+    for start in (LEFT - 10, end) if drawing.blocks else ():
+        yield Curve("trunk", ((start, TRUNK), (start + 10, TRUNK)), 1.5 + whole, straight=True)
     for stage in together:
         yield from stage.shapes(drawing)
     for index, (left, right, depth) in enumerate(() if together else places):
         yield from _block(drawing.blocks[index], index, left, right, depth)
     yield from _numbers(drawing, places)
     if not drawing.blocks:
+        yield Curve("trunk", ((LEFT - 10, TRUNK), (end + 10, TRUNK)), 1.5, straight=True)
         for place in _along(drawing, drawing.length + 1):
             yield Curve("mark", ((place, TRUNK - 7), (place, TRUNK + 7)), 2.0, straight=True)
         yield Words((LEFT, TRUNK - 16), "no shortcut passes by these layers", role="note")
@@ -170,31 +177,46 @@ def _places(drawing: NetworkDrawing) -> list[tuple[float, float, int]]:
 def _block(block: BlockMark, index: int, left: float, right: float, depth: int) -> Iterator[Shape]:
     width, middle = right - left, (left + right) / 2
     crown = _crown(width, depth)
-    top = TRUNK - crown * 4 / 3  # the controls of a cubic lie a third above its crown
-    all_of_it = min(THICKEST, 0.4 * width)
-    share = block.share if math.isfinite(block.share) else 0.0
-    inner = 0.22 * width
-    path = ((left + inner, TRUNK), (left + inner, top), (right - inner, top), (right - inner, TRUNK))
-    if depth == 0 and math.isfinite(block.share):
-        yield Curve("trunk", ((left, TRUNK), (right, TRUNK)), 1.5 + all_of_it * (1 - share), straight=True, block=index)
-    yield Curve("ribbon", path, 1.5 + all_of_it * share, block=index)
-    yield from _mark(block.shortcut, middle, max(2.5, min(6.0, width / 4)), index)
+    yield from _parted((left, right), crown, block.share, index, beside=depth == 0)
+    sunk = _flow(width) * block.share / 2 if math.isfinite(block.share) else 0.0
+    yield from _mark(block.shortcut, (middle, TRUNK + sunk), max(2.5, min(6.0, width / 4)), index)
     if block.severity:
         yield from _alarm(middle, TRUNK - crown, index)
 
 
-def _mark(shortcut: str, x: float, size: float, block: int | None) -> Iterator[Shape]:
+def _parted(
+    ends: tuple[float, float], crown: float, share: float, block: int | None = None, beside: bool = True
+) -> Iterator[Curve]:
+    """All that flows, parted: the shortcut below, if it stands `beside`, and the branch; lines of no known share."""
+    (left, right), known = ends, math.isfinite(share)
+    whole, middle, width = _flow(right - left) if known else 0.0, (left + right) / 2, right - left
+    part = whole * share if known else 0.0
+    if beside:
+        line = (left - 0.3, TRUNK + part / 2), (right + 0.3, TRUNK + part / 2)  # no light between neighbours
+        yield Curve("trunk", line, 1.5 + whole - part, straight=True, block=block)
+    foot, top = TRUNK - (whole - part) / 2, TRUNK - crown
+    rise = [(left, foot), (left + 0.26 * width, foot), (left + 0.18 * width, top), (middle, top)]
+    fall = [(left + right - x, y) for x, y in reversed(rise)]
+    yield Curve("ribbon", (*rise, *fall[1:]), 1.5 + part, block=block)
+
+
+def _flow(width: float) -> float:
+    """How thick all that flows is drawn: thinner where blocks are narrow, so that branches do not meet."""
+    return min(THICKEST, 0.3 * width)
+
+
+def _mark(shortcut: str, at: Point, size: float, block: int | None) -> Iterator[Shape]:
     """The sign on the trunk of a shortcut that is not the identity."""
     if shortcut in ("identity", ""):  # '' where nobody looked
         return
     signs = {"projection": ((-1, -1), (1, -1), (1, 1), (-1, 1)), "pooling": ((-1, 1), (0, -1), (1, 1))}
     corners = signs.get(shortcut, ((0, -1), (1, 0), (0, 1), (-1, 0)))
-    points = tuple((x + size * across, TRUNK + size * down) for across, down in corners)
+    points = tuple((at[0] + size * across, at[1] + size * down) for across, down in corners)
     yield Curve("mark", points, straight=True, closed=True, block=block)
 
 
 def _alarm(x: float, y: float, block: int | None) -> Iterator[Shape]:
-    yield Curve("alarm", _disc(x, y, 8.0), closed=True, block=block)
+    yield Curve("alarm", ((x, y), (x, y + 0.1)), 16.0, straight=True, block=block)  # a dot of a round pen
     yield Words((x, y + 4.5), "!", "middle", "alarm", block=block)
 
 
@@ -209,14 +231,9 @@ class Stage:
     def shapes(self, drawing: NetworkDrawing) -> Iterator[Shape]:
         """One wide branch as thick as its blocks' are on average, with how many they are."""
         marks, middle = [drawing.blocks[index] for index in self.blocks], (self.left + self.right) / 2
-        share, inner = self.share(drawing), min(18.0, 0.22 * (self.right - self.left))
         crown = _crown(self.right - self.left, 0)
-        if math.isfinite(share):
-            yield Curve("trunk", ((self.left, TRUNK), (self.right, TRUNK)), 1.5 + THICKEST * (1 - share), straight=True)
-        ends = (self.left + inner, TRUNK), (self.right - inner, TRUNK)
-        path = (ends[0], *((x, TRUNK - crown * 4 / 3) for x, _ in ends), ends[1])
-        yield Curve("ribbon", path, 1.5 + (THICKEST * share if math.isfinite(share) else 0.0))
-        yield from _mark(marks[0].shortcut, self.left + 6, 6.0, None)
+        yield from _parted((self.left, self.right), crown, self.share(drawing))
+        yield from _mark(marks[0].shortcut, (self.left + 6, TRUNK), 6.0, None)
         if self.right - self.left >= 2 * LABELLED:
             yield Words((middle, TRUNK - 18), f"{len(marks)} blocks", "middle", "number")
         if any(mark.severity for mark in marks):
@@ -268,15 +285,6 @@ def _numbers(drawing: NetworkDrawing, places: Sequence[tuple[float, float, int]]
     step = next(step for step in (1, 2, 5, 10, 20, 50, 100, len(outer) + 1) if step * apart >= LABELLED)
     for index, middle in outer[step - 1 :: step]:
         yield Words((middle, TRUNK + 26), str(index + 1), "middle", "number")
-
-
-def _disc(x: float, y: float, radius: float) -> tuple[Point, ...]:
-    k = 0.5523 * radius  # the control length that makes four cubics a circle to 0.03 %
-    return (
-        (x, y - radius), (x + k, y - radius), (x + radius, y - k), (x + radius, y), (x + radius, y + k),
-        (x + k, y + radius), (x, y + radius), (x - k, y + radius), (x - radius, y + k), (x - radius, y),
-        (x - radius, y - k), (x - k, y - radius), (x, y - radius),
-    )  # fmt: skip
 
 
 def _profile(

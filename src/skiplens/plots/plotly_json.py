@@ -26,7 +26,7 @@ def plotly_json(figure: Figure, digits: int = 17) -> dict[str, Any]:
         trace |= {"name": _escape(trace["name"])} if trace.get("name") else {"showlegend": False}
         trace |= _tooltip(trace, figure)
     return {
-        "data": [_with_gaps(trace, digits) for trace in traces],
+        "data": [in_digits(trace, digits) for trace in traces],
         "layout": {
             "xaxis": _axis(figure.x_label, figure.x_log) | _ticks(series),
             "yaxis": _axis(figure.y_label, figure.y_log) | _upside(series) | _groups(series) | _named(figure),
@@ -114,12 +114,12 @@ def _heights(name: str) -> dict[str, Any]:
     return {"colorscale": "Viridis", "colorbar": {"title": {"text": _escape(name)}}}
 
 
-def _with_gaps(value: Any, digits: int) -> Any:
+def in_digits(value: Any, digits: int) -> Any:
     """The same value in so many digits, and None for what is not finite, which JSON lacks and plotly.js leaves open."""
     if isinstance(value, dict):
-        return {key: _with_gaps(entry, digits) for key, entry in value.items()}
+        return {key: in_digits(entry, digits) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_with_gaps(entry, digits) for entry in value]
+        return [in_digits(entry, digits) for entry in value]
     if not isinstance(value, float):
         return value
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None

@@ -64,7 +64,9 @@ def overlays(contenders: Sequence[ComparedModel], kind: type[Reading]) -> tuple[
                 heights = torch.stack([curve.y.double() for curve in curves])
                 marks += bundle(curves[0].x, heights, contender.name, index, overlay.y_log)
         if marks:
-            words = (overlay.name, overlay.title, f"{overlay.caption} {draws}", *overlay.labels)
+            alone = [contender.name for contender in contenders if contender.readings(kind)]
+            title = f"{overlay.title}, {alone[0]}" if len(alone) == 1 else overlay.title
+            words = (overlay.name, title, f"{overlay.caption} {draws}", *overlay.labels)
             figures.append(Figure(*words, marks=tuple(marks), y_log=overlay.y_log))
     return tuple(figures)
 
@@ -190,6 +192,7 @@ def effect(left: Float[Tensor, " draws"], right: Float[Tensor, " other_draws"]) 
     return float(right.mean() - left.mean()) / spread, float(stats.t.ppf(0.975, freedom)) * error / spread
 
 
+NOISE = "#8b949e"  # a colour that says nothing
 EDGE = 10.0  # standard deviations; what differs by more is drawn there
 
 
@@ -198,35 +201,40 @@ def all_numbers(numbers: Sequence[Measured], names: Sequence[str]) -> Figure | N
     shown = [number for number in numbers if any(not math.isnan(mean) for mean, _ in number.effects)]
     if not shown:
         return None
+    shown.sort(key=lambda number: {"higher", "lower"}.isdisjoint(number.verdicts))  # what differs comes first
     marks: list[Mark] = [Reference(0.0, axis="x")]
     for index, name in enumerate(names[1:]):
-        rows = [(place, *number.effects[index], number) for place, number in enumerate(shown)]
-        dots = [max(-EDGE, min(EDGE, mean)) for _, mean, _, _ in rows]
-        ends = [
-            end
-            for _, mean, half, _ in rows
-            for end in (*(max(-EDGE, min(EDGE, mean + sign * half)) for sign in (-1, 1)), math.nan)
-        ]
-        heights = [place + 0.2 * index for place, *_ in rows]
-        words = tuple(
-            f"{n.label}: {mean_and_spread(n.values[0])} → {mean_and_spread(n.values[index + 1])}, "
-            f"{n.verdict(index + 1)}"
-            for *_, n in rows
-        )
-        marks.append(Points(as_values(dots), as_values(heights), name, labels=words))
-        across = [h for height in heights for h in (height, height, math.nan)]
-        marks.append(Line(as_values(ends), as_values(across), colour=colour(2 * index)))
+        rows = [(place + 0.2 * index, *number.effects[index], number) for place, number in enumerate(shown)]
+        noise = [row for row in rows if row[-1].verdict(index + 1) == "seed noise"]
+        several = f"{name}: " * (len(names) > 2)
+        marks += _dots([row for row in rows if row not in noise], index, f"{several}differs", colour(index))
+        marks += _dots(noise, index, f"{several}seed noise", NOISE)
     return Figure(
         name="all_numbers",
         title=f"All numbers against {names[0]}",
-        caption="Dots are differences of means and lines their 95 % intervals, each in standard deviations over draws "
-        f"of the weights; what is beyond {EDGE:g} is drawn at the edge. A line that misses zero may still be chance "
-        "among so many numbers: the tables have what is left after the correction.",
+        caption="Dots are differences of means and lines their 95 % intervals, grey where they are seed noise, each in "
+        f"standard deviations over draws of the weights; what is beyond {EDGE:g} is drawn at the edge. A line that "
+        "misses zero may still be chance among so many numbers: the tables have what is left after the correction.",
         x_label=f"difference from {names[0]}, in standard deviations over draws",
         y_label="",
         marks=tuple(marks),
         y_names=tuple(number.label for number in shown),
     )
+
+
+def _dots(rows: Sequence[tuple[float, float, float, Measured]], index: int, name: str, shade: str) -> list[Mark]:
+    """Differences with their intervals, at (height, mean, half of the interval, number)."""
+    if not rows:
+        return []
+    places = torch.tensor([(mean - half, mean, mean + half, at) for at, mean, half, _ in rows], dtype=torch.float64)
+    low, means, high = places[:, :3].clamp(-EDGE, EDGE).T
+    heights, gap = places[:, 3], torch.full_like(low, math.nan)  # which parts the lines
+    line = Line(as_values(torch.stack([low, high, gap], 1)), as_values(heights.repeat_interleave(3)), colour=shade)
+    words = tuple(
+        f"{n.label}: {mean_and_spread(n.values[0])} → {mean_and_spread(n.values[index + 1])}, {n.verdict(index + 1)}"
+        for *_, n in rows
+    )
+    return [Points(as_values(means), as_values(heights), name, labels=words, colour=shade), line]
 
 
 def is_certain(left: Float[Tensor, " draws"], right: Float[Tensor, " other_draws"]) -> bool:

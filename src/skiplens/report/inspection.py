@@ -58,6 +58,7 @@ from skiplens.report.lenses import (
 )
 from skiplens.report.notebook import inline
 from skiplens.report.page import Problem, opening, page
+from skiplens.report.verification_reading import VerificationReading, race_sentence
 from skiplens.signal.findings import FRESH_STATISTICS
 from skiplens.trainability.reading import FORECAST_RULE, Forecast
 from skiplens.trainability.report import COST, ForecastLens
@@ -154,12 +155,18 @@ class Report:
         if not serious or self.reading(Improvement) is not None:
             return self.verdict
         if expected is None:
-            return serious[0].rule.replace("_", " ").capitalize()
+            few, colon, _ = serious[0].sentence.partition(": ")
+            return few if colon else serious[0].rule.replace("_", " ").capitalize()
         found = f", but with a {serious[0].severity} finding:" if not expected.is_bad else ":"
         return expected.sentence.replace(":", found, 1)
 
+    def change_with_proof(self, finding: Finding) -> str:
+        """What a finding asks for, and what came of trying it where it was tried."""
+        proofs = (r for r in self.readings if isinstance(r, VerificationReading) and r.rule == finding.rule)
+        return " ".join([finding.change, *map(race_sentence, proofs)])
+
     @property
-    def _told(self) -> tuple[Finding, ...]:
+    def told(self) -> tuple[Finding, ...]:
         """The findings that are told one by one; the forecast has been told, unless it alone knows the cause."""
         expected = self.reading(Forecast)
         cause = expected.cause if expected else None
@@ -236,9 +243,13 @@ class Report:
     def to_html(self) -> str:
         """The page as text."""
         found = self.reading(BestChange)
-        top = opening(self._headline, self._told, self.readings)
+        top = opening(self._headline, self.told, self.readings)
         if found is not None:
-            top = replace(top, advice=found.change, promise=found.promise, advice_code=found.code)
+            raced = (
+                r for r in self.readings if isinstance(r, VerificationReading) and r.rule == found.rule and r.seeds
+            )
+            promise = next((race_sentence(reading) for reading in raced), found.promise)
+            top = replace(top, advice=found.change, promise=promise, advice_code=found.code)
         unknown = self._only_watched is not None or self._health.startswith(("Not", "Nothing"))
         top = replace(top, severity=top.severity or "unknown" * unknown)
         drawing = drawing_of(self.readings, self.findings)

@@ -104,10 +104,10 @@ def figures_of(reading: Reading) -> tuple[Figure, ...]:
 def section_of(reading: Reading) -> Section:
     """The section of `reading`, with its figures and its provenance."""
     view = VIEWS[type(reading)]
-    section = view.section
-    assert section is not None, f"{type(reading).__name__} has no section"
-    question = view.lens.question if view.lens is not None else ""
-    return replace(section(reading), question=question, scale=view.scale(reading))
+    assert view.section is not None, f"{type(reading).__name__} has no section"
+    section = view.section(reading)
+    question = section.question if view.lens is None else view.lens.question
+    return replace(section, question=question, scale=view.scale(reading))
 
 
 def severity_of(reading: Reading, findings: Sequence[Finding]) -> str:

@@ -14,7 +14,7 @@ from skiplens.base.version import VERSION
 from skiplens.base.words import in_words
 from skiplens.plots.figure import Figure
 from skiplens.plots.network_drawing import LaidOut, NetworkDrawing, morph, path_data
-from skiplens.plots.plotly_json import plotly_json
+from skiplens.plots.plotly_json import in_digits, plotly_json
 from skiplens.plots.section import Section
 from skiplens.readings.finding import Finding
 from skiplens.readings.reading import Reading
@@ -36,16 +36,18 @@ class Problem:
 
 @dataclass(frozen=True)
 class FindingCard:
-    """One finding in words; everything in it is plain text."""
+    """One finding, and what came of trying what it asks for."""
 
-    name: str
-    severity: str
-    sentence: str
-    change: str
-    code: str
-    facts: tuple[tuple[str, str], ...]
+    finding: Finding
     proof: "Proof | None" = None
-    where: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """What it was judged by, as label and value."""
+        found = self.finding
+        numbers = ("measured", in_words(found.number)), ("threshold", in_words(found.threshold))
+        where = (("where", ", ".join(found.where)),) * bool(found.where)
+        return (*numbers, ("where the threshold comes from", found.source), *where)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,10 @@ class Opening:
     def parts(self) -> tuple[str, str]:
         """The verdict in a few words, and the rest of it."""
         few, colon, rest = self.verdict.partition(": ")
-        return (few, rest[:1].upper() + rest[1:]) if colon and len(few) < FEW else (self.verdict, "")
+        if colon and len(few) < FEW:
+            return few, rest[:1].upper() + rest[1:]
+        first, stop, rest = self.verdict.partition(". ")
+        return first + stop.strip(), rest
 
 
 FEW = 60  # letters of a verdict that is read at a glance
@@ -102,7 +107,7 @@ def page(
         style=resource("report.css"),
         script=page_script(),
         plotly=plotly_packed() if any(section.figures for section in pictures) else "",
-        readings=packed(json.dumps(readings, allow_nan=False, ensure_ascii=False)),
+        readings=packed(json.dumps(in_digits(readings, 9), allow_nan=False, ensure_ascii=False)),
         figure_json=lambda figure: json_in_html(plotly_json(figure, digits=6) | {"blocks": blocks.of_figure(figure)}),
     )
 
@@ -174,19 +179,7 @@ def opening(verdict: str, findings: Sequence[Finding], readings: Sequence[Readin
         for r in readings
         if isinstance(r, VerificationReading)
     }
-    return Opening(verdict, worst, tuple(_card(finding, proofs.get(finding.rule)) for finding in findings))
-
-
-def _card(finding: Finding, proof: Proof | None) -> FindingCard:
-    facts = [
-        ("measured", in_words(finding.number)),
-        ("threshold", in_words(finding.threshold)),
-        ("where the threshold comes from", finding.source),
-    ]
-    if finding.where:
-        facts.append(("where", ", ".join(finding.where)))
-    words = (finding.rule.replace("_", " "), finding.severity, finding.sentence, finding.change, finding.code)
-    return FindingCard(*words, tuple(facts), proof, finding.where)
+    return Opening(verdict, worst, tuple(FindingCard(finding, proofs.get(finding.rule)) for finding in findings))
 
 
 @dataclass(frozen=True)

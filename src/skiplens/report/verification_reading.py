@@ -113,7 +113,7 @@ def losses_of_race(reading: VerificationReading) -> Figure | None:
 
 
 FIGURES = (losses_of_race,)
-DIVERGED = "(diverged)"
+DIVERGED = "diverged"
 TEST = "Wilcoxon signed-rank test of log final losses, paired by seed, two-sided, exact"
 
 
@@ -125,6 +125,7 @@ def verification_section(reading: VerificationReading) -> Section:
     return Section(
         anchor=f"{reading.kind}-{reading.rule}",
         title=f"Proof: {reading.rule.replace('_', ' ')}",
+        question="Does it help to change what limits it?",  # where its finding is not told by itself
         sentence=told,
         facts=_facts(reading),
         notes=notes,
@@ -137,14 +138,15 @@ def verification_sentence(reading: VerificationReading) -> str:
     """Both answers in two sentences."""
     change = f"{in_words(reading.before)} → {in_words(reading.after)}"
     gone = "the finding is gone" if reading.solved else "the finding is still there"
-    return f"With the change, {gone} ({reading.quantity}: {change}). {_race_sentence(reading)}"
+    return f"With the change, {gone} ({reading.quantity}: {change}). {race_sentence(reading)}"
 
 
-def _race_sentence(reading: VerificationReading) -> str:
+def race_sentence(reading: VerificationReading) -> str:
+    """What the race says, or why there was none."""
     if not reading.seeds:
         return reading.reason or "There was no race."
     before, after = _median(reading.final_before), _median(reading.final_after)
-    ends = "both diverge" if before == after == DIVERGED else f"final loss {before} → {after}"
+    ends = "both diverge" if before == after == DIVERGED else f"median final loss {before} → {after}"
     ends += f", lower on {reading.wins} of {reading.seeds} seeds, p = {in_words(reading.p_value, 2)}"
     words = {
         "helps": "It trains measurably better",
@@ -160,13 +162,10 @@ def _facts(reading: VerificationReading) -> tuple[tuple[str, str], ...]:
         (f"{reading.quantity}, before", in_words(reading.before)),
         (f"{reading.quantity}, after", in_words(reading.after)),
         ("threshold of the finding", in_words(reading.threshold)),
-        ("the finding", "is gone" if reading.solved else "is still there"),
     ]
     if reading.seeds:
         diverged = [int(losses.isinf().sum()) for losses in (reading.final_before, reading.final_after)]
         facts += [
-            ("final loss before (median over seeds)", _median(reading.final_before)),
-            ("final loss after (median over seeds)", _median(reading.final_after)),
             ("runs that diverged", f"{diverged[0]} before, {diverged[1]} after"),
             ("seeds and steps", f"{reading.seeds} seeds of {reading.losses_before.shape[1]} steps"),
             ("best learning rates", f"{reading.rates[0]:g} before, {reading.rates[1]:g} after"),

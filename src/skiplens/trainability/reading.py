@@ -80,14 +80,15 @@ class Forecast(Reading, kind="forecast"):
     @property
     def sentence(self) -> str:
         """The forecast in one line."""
+        optimizer = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}.get(self.optimizer, self.optimizer)
         if not self.tried:
             return f"{self.word.capitalize()}, as far as can be told without a step: a loss of {self._level()}."
         if self.word == DIVERGES:
-            return f"Diverges: no rate of {self.optimizer} that was tried keeps the loss finite."
+            return f"Diverges: no rate of {optimizer} that was tried keeps the loss finite."
         low, high = self.rates if self.word != NOT_AT_ALL else (0.0, 0.0)
         working = f" (those from {in_words(low, 2)} to {in_words(high, 2)} work)" if low < high else ""
         return (
-            f"{self.word.capitalize()}: after {self.steps} steps of {self.optimizer} a loss of {self._level()}, at "
+            f"{self.word.capitalize()}: after {self.steps} steps of {optimizer} a loss of {self._level()}, at "
             f"rate {in_words(self.rate, 2)}{working}."
         )
 
@@ -97,8 +98,8 @@ class Forecast(Reading, kind="forecast"):
 
     def _level(self) -> str:
         low, high = self.interval
-        shown = f"{in_words(self.loss)} ({in_words(low)} to {in_words(high)} with 90 % probability"
-        return f"{shown}; a guess has {in_words(self.guess)})" if math.isfinite(self.guess) else f"{shown})"
+        shown = f"{in_words(self.loss, 2)} ({in_words(low, 2)} to {in_words(high, 2)} with 90 % probability"
+        return f"{shown}; a guess has {in_words(self.guess, 2)})" if math.isfinite(self.guess) else f"{shown})"
 
 
 def word_for(level: float) -> str:

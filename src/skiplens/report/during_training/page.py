@@ -148,19 +148,12 @@ def monitor_section(reading: MonitorReading) -> Section:
         values = [in_words(value) for value in reading.seen(name)[1].tolist()]
         course = f"{values[0]} → {values[-1]}" if len(values) > 1 else f"{values[0]} (seen once)"
         changes.append((_WORDS[name], course))
-    costs = (
-        ("looks", str(reading.looks)),
-        (
-            "cost of looking",
-            f"{in_words(reading.own_seconds, 2)} s beside {in_words(reading.run_seconds)} s of the run",
-        ),
-    )
     missing = tuple(f"{name} was left out: {reason}" for name, reason in reading.left_out.items())
     return Section(
         anchor=reading.kind,
         title="While training",
         sentence=monitor_sentence(reading),
-        facts=(*changes, *costs),
+        facts=(*changes, ("looks", str(reading.looks))),
         notes=(*reading.notes, *missing, *reading.budget_sentences),
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),

@@ -11,11 +11,11 @@ async function download() {
 
 const toggle = byId("theme");
 
-function setTheme(name) {
+function setTheme(name, plots) {
   root.dataset.theme = name;
   toggle.textContent = name === "dark" ? "Light" : "Dark";
   toggle.setAttribute("aria-label", `${toggle.textContent} look`);
-  drawAll();
+  drawAll(plots);
 }
 
 let before = null;
@@ -24,7 +24,7 @@ function beginPrint() {
   before = { theme: root.dataset.theme, closed: all("details:not([open]):not(.numbers)") };
   for (const details of before.closed) details.open = true;
   root.classList.add("printing");
-  setTheme("light");
+  setTheme("light", all(".plot"));
 }
 
 function endPrint() {
@@ -48,11 +48,11 @@ document.addEventListener("click", (event) => {
   if (button.parentElement.id === "filter") { chosen.clear(); applyChoice(); }
 });
 for (const button of [...blockButtons, ...stageButtons]) button.addEventListener("keydown", walk);
-for (const details of all("details.more")) details.addEventListener("toggle", () => drawAll(all(".plot", details.parentElement)));
+for (const details of all("details.more")) details.addEventListener("toggle", () => drawAll(all(".plot.js-plotly-plot", details)));
 for (const details of all("details.numbers")) details.addEventListener("toggle", () => fillNumbers(details));
 toggle.addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
 byId("download").addEventListener("click", download);
 window.addEventListener("beforeprint", beginPrint);
 window.addEventListener("afterprint", endPrint);
 setTheme(root.dataset.theme);
-drawFirst();
+drawNear();

@@ -51,7 +51,7 @@ function applyChoice() {
   filterRows();
   showChosen(blocks);
   showFilter(blocks);
-  drawAll(all(".plot").filter((plot) => figureOf(plot).blocks?.length));
+  drawAll(all(".plot.js-plotly-plot").filter((plot) => figureOf(plot).blocks?.length));
 }
 
 function choose(button) {

@@ -4,11 +4,13 @@ const hero = byId("hero");
 const WHOLE = hero ? hero.viewBox.baseVal.width : 0;
 const [TOP, TALL] = hero ? [hero.viewBox.baseVal.y, hero.viewBox.baseVal.height] : [0, 0];
 const NARROW = 22;  // pixels between two numbers under the trunk
+const [MIDDLE, FLOW, STEEP] = [176, 22, 0.3];  // where the trunk runs, how thick it is at most, and of what share of a block
 const APART = 6;  // pixels of a block below which stages stand for blocks
 const stageButtons = all("#hero .stage");
 let zoom = 1;
 
-const alongX = (path, by) => path.replace(/(-?[\d.]+) (-?[\d.]+)/g, (_, x, y) => `${(x * by).toFixed(1)} ${y}`);
+// What lies within the trunk gets thicker by `thick`, all else keeps its height.
+const alongX = (path, by, thick = 1) => path.replace(/(-?[\d.]+) (-?[\d.]+)/g, (_, x, y) => `${(x * by).toFixed(1)} ${Math.abs(y - MIDDLE) > FLOW ? y : (MIDDLE + thick * (y - MIDDLE)).toFixed(1)}`);
 
 function stretched(node, name, change) {
   const kept = `data-own-${name}`;
@@ -20,20 +22,22 @@ function stretch(by) {
   hero.classList.toggle("folded", stageButtons.length > 0 && roomOfBlock() * by < APART);
   hero.setAttribute("viewBox", `0 ${TOP} ${WHOLE * by} ${TALL}`);
   hero.style.width = `${WHOLE * by}px`;
-  const thick = Math.min(by, 4);
+  const [flows, flowed] = [by, 1].map((scale) => Math.min(FLOW, STEEP * roomOfBlock() * scale)), thick = flows / flowed;
   for (const path of all("path", hero)) {
     const small = path.matches(".mark, .alarm") && path.closest(".block, .stage");  // these keep their form and move
-    stretched(path, small ? "transform" : "d", (own) => (small ? `translate(${(by - 1) * middleOf(path)} 0)` : alongX(own, by)));
-    if (path.matches(".block .ribbon, .block .trunk")) stretched(path, "stroke-width", (own) => Math.max(1, own * thick).toFixed(1));
+    stretched(path, small ? "transform" : "d", (own) => (small ? `translate(${(by - 1) * middleOf(path)} 0)` : alongX(own, by, isFlow(path) ? thick : 1)));
+    if (isFlow(path)) stretched(path, "stroke-width", (own) => Math.max(1, own * thick).toFixed(1));
   }
   for (const text of all("text", hero)) stretched(text, "x", (own) => (text.getAttribute("text-anchor") === "middle" ? own * by : own));
   for (const rect of all("rect", hero)) for (const name of ["x", "width"]) stretched(rect, name, (own) => own * by);
   for (const text of all(".stage .number", hero)) {
     const count = text.textContent.split(" ")[0];
-    text.textContent = Number(text.parentElement.querySelector(".hit").getAttribute("width")) < 3 * NARROW ? count : `${count} blocks`;
+    text.textContent = Number(text.parentElement.querySelector(".hit").getAttribute("width")) < 5 * NARROW ? count : `${count} blocks`;
   }
   thinNumbers();
 }
+
+const isFlow = (path) => path.matches(".trunk, .ribbon") && !path.closest(".stage");
 
 function middleOf(path) {
   const places = [...path.getAttribute("d").matchAll(/(-?[\d.]+) -?[\d.]+/g)].map((pair) => Number(pair[1]));
@@ -81,7 +85,14 @@ function pan(event) {
   if (event.pointerType !== "mouse" || frame.scrollWidth <= frame.clientWidth) return;
   const [from, start] = [event.clientX, frame.scrollLeft];
   const move = (moved) => { frame.scrollLeft = start - (moved.clientX - from); };
-  const end = () => { window.removeEventListener("pointermove", move); window.removeEventListener("pointerup", end); };
+  const swallow = (click) => click.stopPropagation();  // who pulls a block does not choose it
+  const end = (up) => {
+    window.removeEventListener("pointermove", move);
+    window.removeEventListener("pointerup", end);
+    if (Math.abs(up.clientX - from) < 4) return;
+    window.addEventListener("click", swallow, true);
+    setTimeout(() => window.removeEventListener("click", swallow, true), 0);
+  };
   window.addEventListener("pointermove", move);
   window.addEventListener("pointerup", end);
 }

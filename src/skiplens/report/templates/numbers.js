@@ -49,5 +49,7 @@ function fillNumbers(details, plot = details.closest("figure, section").querySel
   if (!details.open || details.querySelector("table")) return;
   const figure = figureOf(plot);
   const rows = figure.data.flatMap((trace) => rowsOf(trace, figure.layout));
-  details.append(withCopyButton(tableOf(headOf(figure), rows), details.querySelector("summary").textContent));
+  const finding = details.closest(".finding")?.querySelector("h3");  // several have a race of the same title
+  const label = [details.querySelector("summary"), finding].filter(Boolean).map((part) => part.textContent).join(", ");
+  details.append(withCopyButton(tableOf(headOf(figure), rows), label));
 }

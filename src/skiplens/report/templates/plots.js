@@ -157,15 +157,14 @@ function placeColourBar(trace, narrow) {
   if (narrow) trace.colorbar.title.side = "top";
 }
 
-// What became of runs that diverged stands beside their crosses, towards the middle of the plot.
+// What became of runs that diverged stands beside their crosses, towards the middle of the plot; where several diverged
+// the words would lie over their curves, and stand above the plot alone.
 function labelCrosses(data) {
-  const last = data.flatMap((trace) => trace.x || []).reduce((a, b) => Math.max(a, b), 0);
-  data.filter(isCrossed).forEach((trace, index, crossed) => {
-    const height = crossed.length === 1 ? "middle" : index ? "bottom" : "top";
-    const textposition = `${height} ${trace.x[0] > last / 2 ? "left" : "right"}`;
-    const words = { text: [`  ${trace.name.split(": ").pop()}  `], textposition, textfont: { color: trace.marker.color } };
-    Object.assign(trace, words, { mode: "markers+text", cliponaxis: false });
-  });
+  const [trace, ...others] = data.filter(isCrossed);
+  if (!trace || others.length) return;
+  const last = data.flatMap((other) => other.x || []).reduce((a, b) => Math.max(a, b), 0);
+  const words = { text: [`  ${trace.name.split(": ").pop()}  `], textfont: { color: trace.marker.color } };
+  Object.assign(trace, words, { textposition: `middle ${trace.x[0] > last / 2 ? "left" : "right"}`, mode: "markers+text", cliponaxis: false });
 }
 
 function pickOutBars(bars, places) {
@@ -211,6 +210,15 @@ function nameSeries(plot, figure) {
     list.append(entry);
   }
   plot.before(list);
+}
+
+// On a narrow page of the explorer the names stand two in a row, and the plot grows by the rows beyond two.
+function makeRoomForNames(plot, figure, layout, narrow) {
+  const names = figure.layout.showlegend ? figure.data.filter((trace) => trace.name && trace.showlegend !== false) : [];
+  plot.dataset.tall ||= plot.clientHeight;
+  plot.style.height = narrow && names.length > 4 ? `${Number(plot.dataset.tall) + 20 * Math.ceil(names.length / 2 - 2)}px` : "";
+  layout.height = plot.clientHeight;
+  if (narrow && names.length > 2) Object.assign(layout.legend, { entrywidth: 0.48, entrywidthmode: "fraction" });
 }
 
 // Samples that are images are seen along both axes of a matrix between them; the two that one points at stand above, larger.
@@ -268,7 +276,8 @@ function draw(plot) {
   Object.assign(layout.yaxis, logTicks(figure, "yaxis", Math.floor(plot.clientHeight / 45)));
   const above = layout.annotations.some((annotation) => annotation.yref === "paper" && annotation.y === 1);
   if (above) layout.legend = { ...layout.legend, y: 1 + 24 / Math.max(60, plot.clientHeight - 100) };  // clear of the words there
-  if (!window.dash_clientside) Object.assign(layout, { showlegend: false, margin: { ...figure.layout.margin, t: 24 } });
+  if (window.dash_clientside) makeRoomForNames(plot, figure, layout, narrow);
+  else Object.assign(layout, { showlegend: false, margin: { ...figure.layout.margin, t: above ? 24 : 8, b: figure.layout.xaxis?.title?.text ? 50 : 30 } });
   if (sources.length && plot.clientWidth / sources.length > 14) {  // smaller ones are seen where one points only
     Object.assign(layout, { images: alongAxes(sources) });
     Object.assign(layout.xaxis, { range: [-1.6, sources.length - 0.5], constrain: "domain", showgrid: false, zeroline: false });
@@ -285,23 +294,41 @@ function draw(plot) {
   if (sources.length) plot.on("plotly_hover", ({ points }) => showPair(plot, sources, points[0]));
 }
 
-// What is folded has no size; it is drawn when it is unfolded.
+// A plot costs nothing until it comes near what is seen; what is folded never does.
 const isUnfolded = (plot) => !plot.closest("details:not([open])");
-const drawAll = (plots = all(".plot")) => { if (window.Plotly) plots.filter(isUnfolded).forEach(draw); };
+const drawAll = (plots = all(".plot.js-plotly-plot")) => { if (window.Plotly) plots.filter(isUnfolded).forEach(draw); };
+const NEAR = "40% 0px";
 
-async function drawFirst() {
-  if (!byId("plotly")) return;
+let library = null;
+function loaded() {
+  library ||= unpacked("plotly").then((text) => { document.head.append(element("script", text)); });
+  return library;
+}
+
+async function drawWaiting(plots) {
+  root.dataset.plots = "drawing";
   try {
-    document.head.append(element("script", await unpacked("plotly")));
+    if (plots.length) await loaded();
   } catch {
-    for (const plot of all(".plot")) plot.replaceChildren(element("p", "This browser is too old to draw the plot; its numbers are below.", { className: "note" }));
+    for (const plot of plots) plot.replaceChildren(element("p", "This browser is too old to draw the plot; its numbers are below.", { className: "note" }));
     return;
   }
-  for (const plot of all(".plot").filter(isUnfolded)) {  // one at a time, so that the page can be read and scrolled meanwhile
+  for (const plot of plots) {  // one at a time, so that the page can be read and scrolled meanwhile
     await new Promise((resolve) => { setTimeout(resolve, 0); });
-    draw(plot);
+    if (!plot.matches(".js-plotly-plot")) draw(plot);
   }
-  root.dataset.plots = "drawn";
+  root.dataset.plots = "drawn";  // all that is near
+}
+
+function drawNear() {
+  if (!byId("plotly")) return;
+  const near = new IntersectionObserver((entries) => {
+    const plots = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+    for (const plot of plots) near.unobserve(plot);
+    drawWaiting(plots);
+  }, { rootMargin: NEAR });
+  for (const plot of all(".plot")) near.observe(plot);
+  (window.requestIdleCallback || setTimeout)(() => loaded().catch(() => {}));  // who prints has not scrolled
 }
 
 let resizing = 0;

@@ -84,7 +84,7 @@ function hold() {
   byId("main").classList.toggle("holding", !isHeld);
   button.textContent = isHeld ? "Hold this picture beside the next" : "Let go of A";
   button.setAttribute("aria-pressed", String(!isHeld));
-  requestAnimationFrame(() => drawAll());
+  requestAnimationFrame(() => drawAll(all(".plot")));
 }
 
 const ownAxes = new WeakMap();  // the ranges that a picture has by itself, for the figure it shows
@@ -189,14 +189,15 @@ function drawNetwork() {
   const end = 60 + (wide - 90) * (0.12 + 0.88 * shareOf(depth));
   const count = Math.min(layers - 1, Math.floor((end - 20) / 7)), room = (end - 20) / count;
   const rise = 16 + 76 * shareOf(ratio), thick = Math.min(14, 0.45 * room);
-  const top = TRUNK - (rise * 4) / 3;
-  const arc = (index) => `M${20 + (index + 0.2) * room} ${TRUNK}C${20 + (index + 0.2) * room} ${top} ${20 + (index + 0.8) * room} ${top} ${20 + (index + 0.8) * room} ${TRUNK}`;
+  const top = TRUNK - rise, at = (index, along) => (20 + (index + along) * room).toFixed(1);
+  const arc = (index) => `M${at(index, 0)} ${TRUNK}C${at(index, 0.26)} ${TRUNK} ${at(index, 0.18)} ${top} ${at(index, 0.5)} ${top}C${at(index, 0.82)} ${top} ${at(index, 0.74)} ${TRUNK} ${at(index, 1)} ${TRUNK}`;
   const branches = Array.from({ length: count }, (_, index) => arc(index)).join("");
   const words = `the light passes about ${Math.round(layers * share).toLocaleString("en")} of ${layers.toLocaleString("en")} layers, p β/(1+β)`;
   const drawn = count < layers - 1 ? `, ${count} of ${(layers - 1).toLocaleString("en")} blocks drawn` : "";
   const picture = part("svg", { class: "network", viewBox: `0 0 ${wide} ${HIGH}`, height: HIGH, role: "img", "aria-label": `A network whose shortcut and branches are as bright as what passes through them: ${words}. The sliders of depth and β move it.` });
   const middle = 20 + (Math.floor(count / 2) + 0.5) * room;
   picture.append(
+    part("path", { class: "rail", d: `M${end} ${TRUNK}L${wide - 30} ${TRUNK}` }),  // how far it can be pulled
     part("path", { class: "trunk", d: `M8 ${TRUNK}L${end} ${TRUNK}`, style: `stroke-width: ${2 + 14 * (1 - share)}px; stroke-opacity: ${0.15 + 0.75 * (1 - share)}` }),
     part("path", { class: "ribbon", d: branches, style: `stroke-width: ${1 + thick * share}px; stroke-opacity: ${0.12 + 0.88 * share}` }),
   );
