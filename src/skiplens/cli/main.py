@@ -76,7 +76,7 @@ def main() -> None:
     console.survive_any_encoding()
     console.INTERRUPTS.clear()
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded: threads that wait do not spin
-    gc.set_threshold(700, 10, 100)  # Python's own look for garbage in all of torch ten times as often: 1 s of an inspect
+    gc.set_threshold(700, 10, 100)  # looking for garbage in all of torch so often took 1 s of an inspect
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:  # else it is ignored, or somebody else's
         signal.signal(signal.SIGINT, _interrupted)

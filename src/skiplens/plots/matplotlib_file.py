@@ -123,7 +123,7 @@ def _drawn(figure: Figure) -> Any:
         _logarithmic_ticks(axes.yaxis)
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(frameon=False, fontsize="small")
-    # Once, for all files; a figure that has an engine is drawn by Matplotlib twice a file, the first time to lay it out.
+    # Here, once for all files: Matplotlib draws a figure that has an engine twice a file, the first time to lay it out.
     optional_import("matplotlib.layout_engine", "drawing a figure").ConstrainedLayoutEngine().execute(canvas)
     return canvas
 
