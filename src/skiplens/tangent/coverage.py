@@ -1,11 +1,12 @@
 """Gradients layer by layer: the call and rule that gives each, accepted by a probe, and the source that uses them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import BuiltinFunctionType, FunctionType, NoneType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from skiplens.base.axes import Float
 from skiplens.base.memory import is_shortage
@@ -33,7 +34,7 @@ class Use:
 
     module: str
     call: int
-    rule: Rule
+    rule: Any  # a Rule; None in an outline
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,69 @@ class LayerCoverage:
     call_counts: dict[str, int]  # how often each watched module was called
     spread: frozenset[str]  # modules whose output is shared by all samples and is expanded
     recording: Recording  # the probe's forward pass, from which sizes can be read
+    telling: bool  # whether no gradient was too small to tell a right rule from a wrong one
+
+    def outline(self) -> "LayerCoverage | None":
+        """What holds for every model that is built alike; None where a parameter has no rule of its layer's own."""
+        if not self.telling or any(
+            isinstance(use.rule, LocalGradient) for found in self.uses.values() for use in found
+        ):
+            return None
+        uses = {name: tuple(replace(use, rule=None) for use in found) for name, found in self.uses.items()}
+        return replace(self, uses=uses, recording=Recording(torch.empty(0, 0), {}))
+
+    def filled(self, pure: PureModel) -> "LayerCoverage":
+        """An outline with the rules of a model's own layers."""
+        modules, owners = dict(pure.model.named_modules()), _owners(pure)
+
+        def rule(name: str, module: str) -> Rule:
+            return rules_of(modules[module])[dict(owners[name])[module]]
+
+        uses = {
+            name: tuple(replace(use, rule=rule(name, use.module)) for use in found) for name, found in self.uses.items()
+        }
+        return replace(self, uses=uses)
 
 
 def find_coverage(pure: PureModel, samples: Samples) -> LayerCoverage:
     """The cover of all chosen parameters, found on a few of `samples`."""
     with transformable():
         return _Probe(pure, samples).cover()
+
+
+_PLAIN = (bool, int, float, str, NoneType, type, BuiltinFunctionType, torch.dtype, torch.device)
+
+
+def architecture(pure: PureModel, samples: Samples) -> Any:
+    """What decides which rules hold: all modules with their settings, and all shapes; None where it cannot be told.
+
+    It compares equal for models that are built alike, whatever their weights are. An object, a method or a closure in a
+    module may hold anything, so models that have one are checked each time.
+    """
+    places: dict[int, int] = {}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Tensor | nn.Module):  # the same one in two places is tied
+            shape = (value.shape, value.dtype, value.device, value.requires_grad) if isinstance(value, Tensor) else ()
+            return places.setdefault(id(value), len(places)), shape
+        if isinstance(value, tuple | list):
+            return type(value), *map(plain, value)
+        if isinstance(value, dict):
+            return tuple((key, plain(entry)) for key, entry in value.items())
+        if isinstance(value, set):
+            return frozenset(map(plain, value))
+        if isinstance(value, _PLAIN) or (isinstance(value, FunctionType) and value.__closure__ is None):
+            return type(value), value
+        raise TypeError(f"{type(value).__name__} may hold anything")
+
+    arguments = samples.take(slice(0, _PROBE_SAMPLES))
+    try:
+        modules = [(name, type(module), plain(vars(module))) for name, module in pure.model.named_modules()]
+        key = (*modules, *pure.parameters, plain(arguments.args), plain(arguments.kwargs), torch.is_autocast_enabled())
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 @dataclass(frozen=True)
@@ -84,6 +142,7 @@ class _Probe:
         found = [gradient for backward in self.backward for gradient in backward.gradients.values()]
         sizes = [gradient.abs().max() for gradient in found if gradient is not None]
         largest = torch.stack(sizes).max() if sizes else torch.zeros((), dtype=pure.dtype)
+        self.sizes = torch.stack(sizes) if sizes else largest[None]
         # A size of gradient that is only rounding of the others (attention's key offsets have gradient zero).
         self.negligible = 100 * torch.finfo(largest.dtype).eps ** 0.5 * largest
 
@@ -101,7 +160,9 @@ class _Probe:
             else:
                 uses[name] = accepted
         counts = {name: len(calls) for name, calls in self.recording.calls.items()}
-        return LayerCoverage(uses, tuple(unused), tuple(leftover), counts, self.spread, self.recording)
+        resolution = torch.finfo(self.sizes.dtype).eps ** 0.5 * self.negligible
+        telling = bool((self.sizes > 100 * resolution).all())  # a rule that is off by a hundredth is refused
+        return LayerCoverage(uses, tuple(unused), tuple(leftover), counts, self.spread, self.recording, telling)
 
     def _record(self) -> tuple[Recording, frozenset[str]]:
         """The calls of all modules that own a chosen parameter and of those around them, spread where that is right."""
