@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import BuiltinFunctionType, FunctionType, NoneType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.identity import identity_of
 from skiplens.base.memory import is_shortage
 from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable
@@ -51,24 +52,19 @@ class LayerCoverage:
 
     def outline(self) -> "LayerCoverage | None":
         """What holds for every model that is built alike; None where a parameter has no rule of its layer's own."""
-        if not self.telling or any(
-            isinstance(use.rule, LocalGradient) for found in self.uses.values() for use in found
-        ):
+        every = [use for found in self.uses.values() for use in found]
+        if not self.telling or any(isinstance(use.rule, LocalGradient) for use in every):
             return None
         uses = {name: tuple(replace(use, rule=None) for use in found) for name, found in self.uses.items()}
         return replace(self, uses=uses, recording=Recording(torch.empty(0, 0), {}))
 
     def filled(self, pure: PureModel) -> "LayerCoverage":
         """An outline with the rules of a model's own layers."""
-        modules, owners = dict(pure.model.named_modules()), _owners(pure)
-
-        def rule(name: str, module: str) -> Rule:
-            return rules_of(modules[module])[dict(owners[name])[module]]
-
-        uses = {
-            name: tuple(replace(use, rule=rule(name, use.module)) for use in found) for name, found in self.uses.items()
-        }
-        return replace(self, uses=uses)
+        modules, uses = dict(pure.model.named_modules()), {}
+        for name, owners in _owners(pure).items():
+            known = {module: rules_of(modules[module]).get(local) for module, local in owners}
+            uses[name] = tuple(replace(use, rule=known[use.module]) for use in self.uses.get(name, ()))
+        return replace(self, uses={name: found for name, found in uses.items() if found})
 
 
 def find_coverage(pure: PureModel, samples: Samples) -> LayerCoverage:
@@ -77,39 +73,14 @@ def find_coverage(pure: PureModel, samples: Samples) -> LayerCoverage:
         return _Probe(pure, samples).cover()
 
 
-_PLAIN = (bool, int, float, str, NoneType, type, BuiltinFunctionType, torch.dtype, torch.device)
-
-
-def architecture(pure: PureModel, samples: Samples) -> Any:
-    """What decides which rules hold: all modules with their settings, and all shapes; None where it cannot be told.
-
-    It compares equal for models that are built alike, whatever their weights are. An object, a method or a closure in a
-    module may hold anything, so models that have one are checked each time.
-    """
-    places: dict[int, int] = {}
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Tensor | nn.Module):  # the same one in two places is tied
-            shape = (value.shape, value.dtype, value.device, value.requires_grad) if isinstance(value, Tensor) else ()
-            return places.setdefault(id(value), len(places)), shape
-        if isinstance(value, tuple | list):
-            return type(value), *map(plain, value)
-        if isinstance(value, dict):
-            return tuple((key, plain(entry)) for key, entry in value.items())
-        if isinstance(value, set):
-            return frozenset(map(plain, value))
-        if isinstance(value, _PLAIN) or (isinstance(value, FunctionType) and value.__closure__ is None):
-            return type(value), value
-        raise TypeError(f"{type(value).__name__} may hold anything")
-
-    arguments = samples.take(slice(0, _PROBE_SAMPLES))
+def architecture(pure: PureModel, samples: Samples) -> str | None:
+    """What decides which rules hold: all of the model but its weights' values; None where that cannot be told."""
+    few = samples.take(slice(0, _PROBE_SAMPLES))
+    chosen = (tuple(pure.parameters), torch.is_autocast_enabled())
     try:
-        modules = [(name, type(module), plain(vars(module))) for name, module in pure.model.named_modules()]
-        key = (*modules, *pure.parameters, plain(arguments.args), plain(arguments.kwargs), torch.is_autocast_enabled())
-        hash(key)
-    except TypeError:
+        return identity_of((pure.model, few.args, few.kwargs, chosen), bits=False)
+    except InvalidInputError:
         return None
-    return key
 
 
 @dataclass(frozen=True)

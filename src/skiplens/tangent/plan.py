@@ -7,7 +7,6 @@ runs of outputs they are cut. No clock is read: the same model, samples and memo
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -141,8 +140,7 @@ def _is_vectorisable(problem: Problem, general: Assignment) -> bool:
 
 
 _Costs = tuple[dict[str, Work], int]  # of all covered parameters, and the bytes of a sample's and output's cotangents
-_KNOWN: dict[Any, tuple[LayerCoverage, _Costs]] = {}
-_MOST_KNOWN = 64
+_KNOWN: dict[str, tuple[LayerCoverage, _Costs]] = {}
 
 
 def _checked(problem: Problem) -> tuple[LayerCoverage, _Costs]:
@@ -158,8 +156,6 @@ def _checked(problem: Problem) -> tuple[LayerCoverage, _Costs]:
     cover = find_coverage(pure, samples)
     found = layer_work(pure, cover) if cover.uses else ({}, 0)
     if key is not None and (kept := cover.outline()) is not None:
-        if len(_KNOWN) == _MOST_KNOWN:
-            del _KNOWN[next(iter(_KNOWN))]
         _KNOWN[key] = kept, found
     return cover, found
 
