@@ -17,7 +17,6 @@ def test_moments_equal_exact_rationals(depth, ratio, shortest):
     assert found.variance.item() == pytest.approx(variance, rel=1e-12)
     assert found.factorial.item() == pytest.approx(factorial, rel=1e-13)
     assert found.curvature_ratio.item() == pytest.approx(factorial / mean, rel=1e-13)
-    assert found.effective_order.item() == pytest.approx(factorial / mean + 1, rel=1e-13)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ import re
 import numpy as np
 import pytest
 import torch
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from skiplens.plots.figure import Band, Bars, Figure, Heat, Line, Points, Reference, numbers
-from skiplens.plots.matplotlib_file import SIZE_IN_INCHES, figure_bytes, save_figure
+from skiplens.plots.matplotlib_file import DOTS_PER_INCH, SIZE_IN_INCHES, _drawn, save_figure
 from skiplens.plots.plotly_json import plotly_json
 from skiplens.readings.reading import Reading
 from skiplens.report.lenses import figures_of
@@ -152,6 +153,12 @@ def _places(path):
     return [(float(x), float(y)) for x, y in found]
 
 
-def test_a_figure_is_laid_out_as_matplotlib_does_it_when_it_saves(tmp_path):
-    save_figure(BARS, tmp_path / "bars.png")
-    assert (tmp_path / "bars.png").read_bytes() == figure_bytes(BARS, "png")
+@pytest.mark.parametrize("figure", [EVERY_MARK, BARS, HEAT], ids=lambda figure: figure.name)
+def test_a_figure_is_laid_out_as_matplotlib_does_it_when_it_saves(figure, tmp_path, monkeypatch):
+    save_figure(figure, tmp_path / "ours.png")
+    with monkeypatch.context() as patch:
+        patch.setattr(ConstrainedLayoutEngine, "execute", lambda engine, canvas: None)
+        canvas = _drawn(figure)
+    canvas.set_layout_engine("constrained")
+    canvas.savefig(tmp_path / "theirs.png", dpi=DOTS_PER_INCH)
+    assert (tmp_path / "ours.png").read_bytes() == (tmp_path / "theirs.png").read_bytes()

@@ -21,4 +21,4 @@ def test_a_short_axis_has_ticks_that_do_not_overlap():
 
 def test_a_long_axis_has_powers_of_ten():
     found = labels((1.0, 1e6))
-    assert found and all("10^" in word for word in found)
+    assert found == ["10⁰", "10¹", "10²", "10³", "10⁴", "10⁵", "10⁶"]  # plain words: a formula takes far longer to draw

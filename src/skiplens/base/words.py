@@ -15,8 +15,13 @@ def in_words(value: float, digits: int = 3) -> str:
         return f"{rounded:g}"
     if 1 < abs(rounded) < 1e9:
         return f"{rounded:,.0f}"
-    power = f"10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+    power = power_of_ten(int(exponent))
     return power if float(mantissa) == 1 else f"{float(mantissa):g}×{power}"
+
+
+def power_of_ten(exponent: int) -> str:
+    """10⁻³, with small figures that every font has."""
+    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
 
 
 def plus_minus(value: float, error: float) -> str:

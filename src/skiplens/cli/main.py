@@ -1,6 +1,7 @@
 """The command line: one thin file per verb."""
 
 import functools
+import gc
 import os
 import signal
 import sys
@@ -75,6 +76,7 @@ def main() -> None:
     console.survive_any_encoding()
     console.INTERRUPTS.clear()
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded: threads that wait do not spin
+    gc.set_threshold(700, 10, 100)  # looking for garbage in all of torch so often took 1 s of an inspect
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:  # else it is ignored, or somebody else's
         signal.signal(signal.SIGINT, _interrupted)

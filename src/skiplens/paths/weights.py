@@ -152,11 +152,6 @@ class PathMoments:
     factorial: Float[Tensor, "*ratios"]
     curvature_ratio: Float[Tensor, "*ratios"]
 
-    @property
-    def effective_order(self) -> Float[Tensor, "*ratios"]:
-        """B + 1 = E r²/E r."""
-        return self.curvature_ratio + 1
-
 
 def path_moments(depth: int, depth_ratio: Ratio, shortest: int = 1) -> PathMoments:
     """Moments of the path length for each depth ratio, at a cost that does not grow with the depth.

@@ -11,6 +11,7 @@ import numpy as np
 
 from skiplens.base.files import write_atomically
 from skiplens.base.optional_imports import optional_import
+from skiplens.base.words import power_of_ten
 from skiplens.plots import Band, Bars, Contour, Figure, Heat, Line, Points, Reference, Surface
 from skiplens.plots.figure import FAINT, INK, LEVELS, MOST_LABELLED_BARS, REFERENCE_COLOUR, Mark, colour
 from skiplens.plots.network_drawing import HEIGHT, NetworkDrawing, Words, layout
@@ -27,10 +28,6 @@ def save_figure(figure: Figure, *paths: Path | str) -> None:
 
 
 def _save(canvas: Any, *paths: Path | str) -> None:
-    if canvas.get_layout_engine() is not None:  # Matplotlib would draw all of it once only to lay it out
-        canvas.set_dpi(DOTS_PER_INCH)
-        canvas.get_layout_engine().execute(canvas)
-        canvas.set_layout_engine("none")
     for path in map(Path, paths):
         write_atomically(path, partial(canvas.savefig, format=path.suffix[1:], dpi=DOTS_PER_INCH))
 
@@ -104,7 +101,7 @@ def _draw_network(drawing: NetworkDrawing, axes: Any) -> None:
 def _drawn(figure: Figure) -> Any:
     # The object interface: no global figure, no backend, safe in threads and on machines without a screen.
     matplotlib = optional_import("matplotlib.figure", "drawing a figure")
-    canvas = matplotlib.Figure(figsize=SIZE_IN_INCHES, layout="constrained")
+    canvas = matplotlib.Figure(figsize=SIZE_IN_INCHES, dpi=DOTS_PER_INCH)
     in_space = any(isinstance(mark, Surface) for mark in figure.marks)
     axes = canvas.add_subplot(projection="3d" if in_space else None)
     series = (mark for mark in figure.marks if not isinstance(mark, Reference))
@@ -120,23 +117,26 @@ def _drawn(figure: Figure) -> Any:
         axes.invert_yaxis()
     if figure.x_log and math.isfinite(axes.dataLim.minposx):  # an axis without a positive value has no logarithm
         axes.set_xscale("log")
-        _space_ticks(axes.xaxis)
+        _logarithmic_ticks(axes.xaxis)
     if figure.y_log and math.isfinite(axes.dataLim.minposy):
         axes.set_yscale("log")
-        _space_ticks(axes.yaxis)
+        _logarithmic_ticks(axes.yaxis)
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(frameon=False, fontsize="small")
+    # Here, once for all files: Matplotlib draws a figure that has an engine twice a file, the first time to lay it out.
+    optional_import("matplotlib.layout_engine", "drawing a figure").ConstrainedLayoutEngine().execute(canvas)
     return canvas
 
 
-def _space_ticks(axis: Any) -> None:
-    """Ticks at 1, 2 and 5 times powers of ten on a short logarithmic axis, where all of them would overlap."""
+def _logarithmic_ticks(axis: Any) -> None:
+    """Powers of ten in plain letters, for as a formula each takes as long as a curve; 1, 2 and 5 on a short axis."""
     low, high = sorted(axis.get_view_interval())
-    if not 0 < low < high < SHORT_AXIS * low:
-        return
     ticker = optional_import("matplotlib.ticker", "drawing a figure")
-    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    if 0 < low < high < SHORT_AXIS * low:  # all ticks between would overlap
+        axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    else:
+        axis.set_major_formatter(lambda value, place: power_of_ten(round(math.log10(value))))
     axis.set_minor_formatter(ticker.NullFormatter())
 
 
@@ -180,7 +180,7 @@ def _(mark: Band, axes: Any, shade: str) -> None:
 
 @_draw.register
 def _(mark: Heat, axes: Any, shade: str) -> None:
-    axes.figure.colorbar(axes.imshow(mark.rows, cmap="viridis"), ax=axes, label=_plain(mark.name))
+    axes.figure.colorbar(axes.imshow(mark.rows, cmap="viridis"), ax=axes, use_gridspec=False, label=_plain(mark.name))
 
 
 @_draw.register
@@ -190,7 +190,7 @@ def _(mark: Contour, axes: Any, shade: str) -> None:
     filled = axes.contourf(mark.x, mark.y, heights, levels=levels, cmap="viridis")
     axes.contour(mark.x, mark.y, heights, levels=levels[1:-1], colors="white", linewidths=0.4, linestyles="solid")
     axes.set_aspect("equal")
-    axes.figure.colorbar(filled, ax=axes, label=_plain(mark.name), format="%.3g")
+    axes.figure.colorbar(filled, ax=axes, use_gridspec=False, label=_plain(mark.name), format="%.3g")
 
 
 @_draw.register

@@ -1,13 +1,15 @@
 """Gradients layer by layer: the call and rule that gives each, accepted by a probe, and the source that uses them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
+from skiplens.base.errors import InvalidInputError
+from skiplens.base.identity import identity_of
 from skiplens.base.memory import is_shortage
 from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable
@@ -33,7 +35,7 @@ class Use:
 
     module: str
     call: int
-    rule: Rule
+    rule: Any  # a Rule; None in an outline
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,39 @@ class LayerCoverage:
     call_counts: dict[str, int]  # how often each watched module was called
     spread: frozenset[str]  # modules whose output is shared by all samples and is expanded
     recording: Recording  # the probe's forward pass, from which sizes can be read
+    telling: bool  # whether no gradient was too small to tell a right rule from a wrong one
+
+    def outline(self) -> "LayerCoverage | None":
+        """What holds for every model that is built alike; None where a parameter has no rule of its layer's own."""
+        every = [use for found in self.uses.values() for use in found]
+        if not self.telling or any(isinstance(use.rule, LocalGradient) for use in every):
+            return None
+        uses = {name: tuple(replace(use, rule=None) for use in found) for name, found in self.uses.items()}
+        return replace(self, uses=uses, recording=Recording(torch.empty(0, 0), {}))
+
+    def filled(self, pure: PureModel) -> "LayerCoverage":
+        """An outline with the rules of a model's own layers."""
+        modules, uses = dict(pure.model.named_modules()), {}
+        for name, owners in _owners(pure).items():
+            known = {module: rules_of(modules[module]).get(local) for module, local in owners}
+            uses[name] = tuple(replace(use, rule=known[use.module]) for use in self.uses.get(name, ()))
+        return replace(self, uses={name: found for name, found in uses.items() if found})
 
 
 def find_coverage(pure: PureModel, samples: Samples) -> LayerCoverage:
     """The cover of all chosen parameters, found on a few of `samples`."""
     with transformable():
         return _Probe(pure, samples).cover()
+
+
+def architecture(pure: PureModel, samples: Samples) -> str | None:
+    """What decides which rules hold: all of the model but its weights' values; None where that cannot be told."""
+    few = samples.take(slice(0, _PROBE_SAMPLES))
+    chosen = (tuple(pure.parameters), torch.is_autocast_enabled())
+    try:
+        return identity_of((pure.model, few.args, few.kwargs, chosen), bits=False)
+    except InvalidInputError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -84,6 +113,7 @@ class _Probe:
         found = [gradient for backward in self.backward for gradient in backward.gradients.values()]
         sizes = [gradient.abs().max() for gradient in found if gradient is not None]
         largest = torch.stack(sizes).max() if sizes else torch.zeros((), dtype=pure.dtype)
+        self.sizes = torch.stack(sizes) if sizes else largest[None]
         # A size of gradient that is only rounding of the others (attention's key offsets have gradient zero).
         self.negligible = 100 * torch.finfo(largest.dtype).eps ** 0.5 * largest
 
@@ -101,7 +131,9 @@ class _Probe:
             else:
                 uses[name] = accepted
         counts = {name: len(calls) for name, calls in self.recording.calls.items()}
-        return LayerCoverage(uses, tuple(unused), tuple(leftover), counts, self.spread, self.recording)
+        resolution = torch.finfo(self.sizes.dtype).eps ** 0.5 * self.negligible
+        telling = bool((self.sizes > 100 * resolution).all())  # a rule that is off by a hundredth is refused
+        return LayerCoverage(uses, tuple(unused), tuple(leftover), counts, self.spread, self.recording, telling)
 
     def _record(self) -> tuple[Recording, frozenset[str]]:
         """The calls of all modules that own a chosen parameter and of those around them, spread where that is right."""

@@ -15,7 +15,7 @@ from skiplens.base.errors import TooLargeError
 from skiplens.base.memory import readable
 from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import PureModel, saved_bytes_per_sample
-from skiplens.tangent.coverage import LayerCoverage, LayerRows, calls_of, find_coverage
+from skiplens.tangent.coverage import LayerCoverage, LayerRows, architecture, calls_of, find_coverage
 from skiplens.tangent.gradients import ParameterSlice, SingleRows, Source, VectorisedRows
 from skiplens.tangent.problem import Problem, Task
 from skiplens.tangent.rules import LocalGradient, OuterShape
@@ -66,10 +66,10 @@ def assign(problem: Problem, room: int) -> list[Assignment]:
         return [_single(problem, everything)]
     if problem.algorithm == "jacobian":
         return [_vectorised(problem, everything, room)[1]]
-    cover = find_coverage(problem.pure, problem.most_samples)
+    cover, found = _checked(problem)
     assignments = []
     if cover.uses:
-        source, layered = _by_layers(problem, cover, room)
+        source, layered = _by_layers(problem, cover, found, room)
         if problem.algorithm == "auto" and (repeated := _repeated_passes(problem, cover, source)):
             rows, general = _vectorised(problem, everything, room)
             cheaper = prefers_general(repeated, _rounds(problem, rows.chunk), problem.task)
@@ -139,9 +139,29 @@ def _is_vectorisable(problem: Problem, general: Assignment) -> bool:
     return True
 
 
-def _by_layers(problem: Problem, cover: LayerCoverage, room: int) -> tuple[LayerRows, Assignment]:
-    pure = problem.pure
-    work, cotangents = layer_work(pure, cover)
+_Costs = tuple[dict[str, Work], int]  # of all covered parameters, and the bytes of a sample's and output's cotangents
+_KNOWN: dict[str, tuple[LayerCoverage, _Costs]] = {}
+
+
+def _checked(problem: Problem) -> tuple[LayerCoverage, _Costs]:
+    """The coverage and what it costs, looked for once for all models that are built alike.
+
+    On a GPU the look takes longer than a small kernel.
+    """
+    pure, samples = problem.pure, problem.most_samples
+    key = architecture(pure, samples)
+    if key in _KNOWN:
+        outline, known = _KNOWN[key]
+        return outline.filled(pure), known
+    cover = find_coverage(pure, samples)
+    found = layer_work(pure, cover) if cover.uses else ({}, 0)
+    if key is not None and (kept := cover.outline()) is not None:
+        _KNOWN[key] = kept, found
+    return cover, found
+
+
+def _by_layers(problem: Problem, cover: LayerCoverage, found: _Costs, room: int) -> tuple[LayerRows, Assignment]:
+    pure, (work, cotangents) = problem.pure, found
     stack = min(_STACK.get(pure.device.type, 5), problem.selection.count)
     bytes_per_sample = (stack + 1) * cotangents + saved_bytes_per_sample(pure, problem.most_samples)
     chunk = _chunk(problem, bytes_per_sample, room)

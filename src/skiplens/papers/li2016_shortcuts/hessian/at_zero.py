@@ -46,11 +46,6 @@ class ZeroPoint:
         """The order of the lowest derivative that does not vanish; None if s G_0 = 0, where it is above n."""
         return self.branch_depth if bool((self.slope != 0).any()) else None
 
-    @property
-    def is_strict_saddle(self) -> bool:
-        """Whether zero is stationary and the loss goes down along an eigenvector: two matrices per unit, s G_0 ≠ 0."""
-        return self.branch_depth == 2 and self.order == 2
-
     @cached_property
     def spectrum(self) -> Spectrum:
         """All eigenvalues of the Hessian with their multiplicities."""
