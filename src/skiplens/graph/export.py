@@ -35,6 +35,15 @@ class ExportedGraph:
     outputs: dict[str, str]  # the node of each output tensor by the output's name, such as ``logits``
 
 
+WALL = {"memory_format": torch.preserve_format}  # which nobody asks for, since a copy has it anyway
+
+
+def is_wall(node: fx.Node) -> bool:
+    """Whether training lets no gradient through an operation: at the end of a ``no_grad``, or a ``detach``."""
+    copied = node.target is torch.ops.aten.clone.default and node.kwargs == WALL
+    return copied or (node.target is torch.ops.aten.detach.default and node.meta["val"].is_floating_point())
+
+
 def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     """The functional graph of `model` in the mode it is in, or an error that says why there is none."""
     if isinstance(model, torch.jit.ScriptModule):
@@ -45,8 +54,9 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     names: list[str] = []
     door = _FlatOutputs(model, names.extend)
     try:
-        with torch.no_grad(), _quiet():
+        with torch.enable_grad(), _quiet():  # else where the model itself switches gradients off is not in the graph
             program = torch.export.export(door, arguments.positional, arguments.named, strict=False)
+            _unfold(program.graph_module)
             graph = rewritten(program, _decompositions())
             if graph is None:
                 program = program.run_decompositions(_decompositions())  # this makes it functional too
@@ -67,6 +77,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     table: dict[Any, Callable[..., Any]] = {  # what a tensor holds after a write in place
         torch.ops.aten.copy.default: lambda into, source, *_: source.to(into.dtype).expand(into.shape).clone(),
         torch.ops.aten.glu.default: lambda both, axis=-1: gated(*both.chunk(2, axis)),
+        torch.ops.aten.slice_scatter.default: written_into,
     }
     grouped = (("aten", "_grouped_mm"), ("transformers", "grouped_mm_fallback"))  # its experts use the second one
     found = (getattr(getattr(torch.ops, space), name, None) for space, name in grouped)
@@ -76,6 +87,14 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 def gated(values: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
     """What a gated linear unit makes of its two halves; its own operation has no rule for vmap over forward mode."""
     return values * gates.sigmoid()
+
+
+def written_into(into: torch.Tensor, part: torch.Tensor, axis: int = 0, *place: Any) -> Any:
+    """Complex numbers with some of them overwritten; torch's own operation has no derivative for these."""
+    start, end, _ = slice(*place).indices(into.shape[axis])
+    if not into.is_complex() or part.shape[axis] != end - start:
+        return NotImplemented
+    return torch.cat([into.narrow(axis, 0, start), part, into.narrow(axis, end, into.shape[axis] - end)], axis)
 
 
 def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor | None = None, *others: Any) -> Any:
@@ -101,6 +120,29 @@ class _FlatOutputs(nn.Module):
         outputs = dict(named_tensors(self.model(*arguments, **named)))
         self.report_names(outputs)
         return tuple(outputs.values())
+
+
+def _unfold(module: fx.GraphModule) -> None:
+    """Put what ran with gradients switched on or off back into the graph, from graphs of their own.
+
+    What comes out of a ``no_grad`` is a copy, which changes neither its value nor a derivative: a `wall`.
+    """
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.wrap_with_set_grad_enabled):
+        enabled, part, *given = node.args
+        inner = module.get_submodule(str(part.target))
+        _unfold(inner)
+        with module.graph.inserting_before(node):
+            places = dict(zip(inner.graph.find_nodes(op="placeholder"), given, strict=True))
+            values = module.graph.graph_copy(inner.graph, places)
+            for user in list(node.users):
+                value = values[user.args[1]]
+                if not enabled and value.meta["val"].is_floating_point():
+                    inside, value = value, module.graph.call_function(torch.ops.aten.clone.default, (value,), WALL)
+                    value.meta = dict(inside.meta)
+                user.replace_all_uses_with(value)
+                module.graph.erase_node(user)
+        module.graph.erase_node(node)
+    module.recompile()
 
 
 def module_calls(node: fx.Node) -> tuple[str, ...]:

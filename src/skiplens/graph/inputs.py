@@ -13,6 +13,9 @@ from torch.nn.parameter import is_lazy
 from skiplens.base.arguments import Arguments, type_name
 from skiplens.base.errors import InvalidInputError
 
+WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
+"""Where torch keeps the model: torch.compile would compile the hooks of each lens anew, copies have no gradients."""
+
 Inputs = Tensor | tuple[Any, ...] | list[Any] | Mapping[str, Any]
 """A tensor, a tuple of positional arguments or a mapping of keyword arguments of the model."""
 
@@ -95,8 +98,8 @@ def require_module(model: Any, numbers: bool = True) -> nn.Module:
             f"model is {model!r:.80} of type {type(model).__name__}; a torch.nn.Module instance was wanted. "
             "Build the model first and hand in the instance."
         )
-    if type(model).__name__ == "OptimizedModule":  # of torch.compile, which would compile the hooks of each lens anew
-        model = model._orig_mod
+    while type(model).__name__ in WRAPPERS:
+        model = getattr(model, WRAPPERS[type(model).__name__])
     if any(is_lazy(parameter) for parameter in model.parameters()):
         raise InvalidInputError(
             "The model has lazy parameters without a shape, and looking must not create them. "

@@ -184,7 +184,8 @@ def _joins(value: Tensor) -> int:
 
 def _is_layer(module: nn.Module) -> bool:
     # An attention of torch uses the weights of its child without calling it.
-    return next(module.children(), None) is None or isinstance(module, nn.MultiheadAttention)
+    parts = [name for name, _ in module.named_children() if name != "parametrizations"]
+    return not parts or isinstance(module, nn.MultiheadAttention)
 
 
 def _kind(layer: nn.Module) -> str:
@@ -289,7 +290,8 @@ def _real(value: Any) -> Iterator[Tensor]:
 
 def _norm(value: Tensor) -> Tensor:
     """In float64, in which no square of a float32 overflows."""
-    return torch.linalg.vector_norm(value.detach(), dtype=torch.float64)
+    value = value.detach().abs() if value.is_complex() else value.detach()
+    return torch.linalg.vector_norm(value, dtype=torch.float64)
 
 
 AT_ONCE = 2**17  # entries of the inputs, a few times in float64

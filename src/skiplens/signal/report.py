@@ -99,11 +99,15 @@ def signal_section(reading: SignalReading) -> Section:
 def signal_sentence(reading: SignalReading) -> str:
     """Both in one sentence."""
     if not reading.depth:
-        return "Signal and gradient were not followed: there is no residual join."
+        return "Signal and gradient were not followed: no residual join was found."
     if reading.broken:
         return f"The signal cannot be followed: {reading.broken[0]} is not finite."
     blocks = f"{reading.depth} block{'s' * (reading.depth > 1)}"
-    gradient = f"{_change(reading.gradient.flip(0))} on its way back" if reading.gradient.any() else "is zero at each"
+    gradient = f"{_change(reading.gradient[reading.cut :].flip(0))} on its way back"
+    passed = reading.depth + 1 - reading.cut
+    if reading.cut:
+        gradient += f" through the last {passed}" if passed else ", which the model lets into none of them"
+    gradient = gradient if reading.gradient.any() else "is zero at each"
     return f"Over {blocks} the signal {_change(reading.signal)} and the gradient {gradient}."
 
 
