@@ -49,7 +49,8 @@ def build_model(spec: str, seed: int = 0, options: tuple[str, ...] = (), pretrai
     if spec.startswith("zoo:"):
         name, *given = spec.removeprefix("zoo:").split(",")
         return zoo.build_from_text(",".join([name, f"seed={seed}", *given, *options]))
-    model = call_by_name(spec, **named)
+    model = import_by_name(spec)
+    model = model if isinstance(model, nn.Module) and not named else call_by_name(spec, **named)
     if not isinstance(model, nn.Module):
         raise ModelSpecError(
             f"{spec!r} returned {with_article(type(model).__name__)}, not a torch.nn.Module. Return the model itself."
@@ -76,11 +77,16 @@ def data_for(spec: str, settings: DataSettings, model: nn.Module | None = None) 
 
     Of a saved data set the columns are taken that `model` has as arguments.
     """
-    named = settings.data
+    named, length = settings.data, hubs.places(model)
+    if settings.tokenizer is not None:
+        console.err().print(f"data: samples of at most {length} tokens, so longer texts are cut", markup=False)
     if named.startswith("hf:"):
-        return SavedDataset(named.removeprefix("hf:"), tokenizer=settings.tokenizer, taken=_arguments_of(model))
+        taken = _arguments_of(model)
+        return SavedDataset(named.removeprefix("hf:"), tokenizer=settings.tokenizer, taken=taken, length=length)
     if named.endswith(FILES) or settings.tokenizer is not None:
-        return load_file(named, tokenizer=settings.tokenizer, length=hubs.places(model))
+        return load_file(named, tokenizer=settings.tokenizer, length=length)
+    if is_file(user_path(named)):
+        raise InvalidInputError(f"{named} is a file of a kind that is not read here; wanted {', '.join(FILES)}.")
     if ":" in named and not named.endswith((":train", ":test")):
         return call_by_name(named)
     shape: tuple[int, ...] | None = None
@@ -98,6 +104,8 @@ def data_for(spec: str, settings: DataSettings, model: nn.Module | None = None) 
         options.pop("seed", None)
         shape = zoo.entry(name).settings(options).input_shape()
     if shape is None:
+        if named == "sample":
+            console.err().print("data: the sample digits, 1 × 28 × 28, since --data names no other", markup=False)
         return images
     fitted = data.fit_to(images, shape)
     if fitted.description != images.name:
@@ -149,7 +157,11 @@ def _state_of(content: Any, path: Path) -> dict[str, Tensor]:
                 content = content[wrapper]
                 break
         if content and all(isinstance(value, Tensor) for value in content.values()):
-            return {str(name): value for name, value in content.items()}
+            named = {str(name): value for name, value in content.items()}
+            for wrapper in ("module.", "_orig_mod."):  # of data parallelism and of torch.compile
+                if all(name.startswith(wrapper) for name in named):
+                    named = {name.removeprefix(wrapper): value for name, value in named.items()}
+            return named
     raise InvalidInputError(
         f"{path} does not hold a mapping from names to tensors. Save it with torch.save(model.state_dict(), FILE)."
     )

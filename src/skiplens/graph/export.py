@@ -7,9 +7,10 @@ import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import fx, nn
@@ -33,6 +34,7 @@ class ExportedGraph:
     constants: dict[str, Any]  # tensors that the forward pass makes out of nothing
     inputs: tuple[str, ...]  # the placeholders that take the model's inputs, in the order of `Arguments.leaves`
     outputs: dict[str, str]  # the node of each output tensor by the output's name, such as ``logits``
+    functions: tuple[str, ...] = ()  # of the user's with a backward pass of their own, which is not in the graph
 
 
 WALL = {"memory_format": torch.preserve_format}  # which nobody asks for, since a copy has it anyway
@@ -51,10 +53,14 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
             f"{type(model).__name__} is compiled TorchScript, which torch.export cannot trace. "
             "Hand in the nn.Module that it was compiled from."
         )
-    names: list[str] = []
+    names, functions = list[str](), dict[str, None]()
     door = _FlatOutputs(model, names.extend)
     try:
-        with torch.enable_grad(), _quiet():  # else where the model itself switches gradients off is not in the graph
+        with (
+            torch.enable_grad(),
+            _quiet(),
+            _noted(functions),
+        ):  # else no ``no_grad`` is seen
             program = torch.export.export(door, arguments.positional, arguments.named, strict=False)
             _unfold(program.graph_module)
             graph = rewritten(program, _decompositions())
@@ -69,7 +75,7 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     ]
     if changed:
         raise SelfChangeError(", ".join(changed[:5]))
-    return _read(model, program, graph or program.graph, names)
+    return replace(_read(model, program, graph or program.graph, names), functions=tuple(functions))
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
@@ -122,14 +128,27 @@ class _FlatOutputs(nn.Module):
         return tuple(outputs.values())
 
 
-def _unfold(module: fx.GraphModule) -> None:
-    """Put what ran with gradients switched on or off back into the graph, from graphs of their own.
+@contextlib.contextmanager
+def _noted(found: dict[str, None]) -> Iterator[None]:
+    """Note the functions with a backward pass of their own that run in a block."""
+    usual = vars(torch.autograd.Function)["apply"].__func__
+
+    def apply(kind: type, *arguments: Any, **named: Any) -> Any:
+        found.update({} if kind.__module__.startswith("torch.") else {kind.__name__: None})
+        return usual(kind, *arguments, **named)
+
+    with mock.patch.object(torch.autograd.Function, "apply", classmethod(apply)):
+        yield
+
+
+def _unfold(module: Any) -> None:
+    """Put what ran with gradients switched on or off back into a module's graph, from graphs of their own.
 
     What comes out of a ``no_grad`` is a copy, which changes neither its value nor a derivative: a `wall`.
     """
     for node in module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.wrap_with_set_grad_enabled):
         enabled, part, *given = node.args
-        inner = module.get_submodule(str(part.target))
+        inner = module.get_submodule(part.target)
         _unfold(inner)
         with module.graph.inserting_before(node):
             places = dict(zip(inner.graph.find_nodes(op="placeholder"), given, strict=True))

@@ -203,7 +203,8 @@ def _first_query(query: fx.Node, is_above: Callable[[fx.Node, fx.Node], bool]) -
     while sources := node.all_input_nodes:
         kind = operation(node)
         if kind in SIDES:
-            first = [one for one, other in (sources, sources[::-1]) if is_above(one, other)] if len(sources) == 2 else []
+            sides = (sources, sources[::-1]) if len(sources) == 2 else ()
+            first = [one for one, other in sides if is_above(one, other)]
             if not first:
                 break
             node = start = first[0]

@@ -174,7 +174,8 @@ def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind, every: bool) -
     if depth < shortest or _is_compared(flow, join, depth):  # summed attention scores, each from its projections
         return None
     if kind == "projection" and depth == shortest == 1 and _is_affine(flow, join.branch):
-        return None  # two heads of one thing, which are one matrix in two parts
+        if _readers(flow, join.number, ops.REARRANGING) <= ops.SCALING:
+            return None  # the mean of two heads
     if kind == "truncated" and not depth:
         return None  # a step of a scan takes in its place of the inputs
     ways = [flow.between(join.fork, side_nodes(flow, _other(step))) for step in steps]

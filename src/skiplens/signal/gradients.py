@@ -102,7 +102,9 @@ def gradients(pieces: list[Piece], weights: list[Names], generator: torch.Genera
         direction = directions[start : start + piece.samples] if len(pieces) > 1 else directions
         by_signal, by_parameter = _pulled(piece, list(parameters.values()), direction)
         rows.append(torch.stack([sample_norms(gradient, piece.samples) for gradient in by_signal]))
-        reached = [place for place, gradient in enumerate(by_signal[: len(first.chains.depths)]) if gradient is not None]
+        reached = [
+            place for place, gradient in enumerate(by_signal[: len(first.chains.depths)]) if gradient is not None
+        ]
         for name, found in zip(parameters, by_parameter, strict=True):
             if found is not None:
                 sums[name] = sums[name] + found if name in sums else found

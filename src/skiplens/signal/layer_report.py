@@ -41,8 +41,10 @@ def layers_section(states: LayerStates) -> Section:
     reached = [place for place in places if not states.gradients[place].isnan()]
     which = "the first" if reached[:1] == places[:1] else f"the first that one reaches, {states.names[reached[0]]},"
     size = in_words(float(states.gradients[reached[0]])) if reached else ""
-    first = f"Of {len(places)} calls of weights {which} gets a gradient of norm {size}" if reached else (
-        f"Of {len(places)} calls of weights none gets a gradient"
+    first = (
+        f"Of {len(places)} calls of weights {which} gets a gradient of norm {size}"
+        if reached
+        else (f"Of {len(places)} calls of weights none gets a gradient")
     )
     return Section(
         anchor=states.kind,
