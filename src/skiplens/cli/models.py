@@ -83,10 +83,8 @@ def data_for(spec: str, settings: DataSettings, model: nn.Module | None = None) 
     if named.startswith("hf:"):
         taken = _arguments_of(model)
         return SavedDataset(named.removeprefix("hf:"), tokenizer=settings.tokenizer, taken=taken, length=length)
-    if named.endswith(FILES) or settings.tokenizer is not None:
+    if named.endswith(FILES) or settings.tokenizer is not None or is_file(user_path(named)):
         return load_file(named, tokenizer=settings.tokenizer, length=length)
-    if is_file(user_path(named)):
-        raise InvalidInputError(f"{named} is a file of a kind that is not read here; wanted {', '.join(FILES)}.")
     if ":" in named and not named.endswith((":train", ":test")):
         return call_by_name(named)
     shape: tuple[int, ...] | None = None
@@ -103,13 +101,11 @@ def data_for(spec: str, settings: DataSettings, model: nn.Module | None = None) 
         name, options = zoo.parse(",".join([spec.removeprefix("zoo:"), *getattr(settings, "set", ())]))
         options.pop("seed", None)
         shape = zoo.entry(name).settings(options).input_shape()
-    if shape is None:
-        if named == "sample":
-            console.err().print("data: the sample digits, 1 × 28 × 28, since --data names no other", markup=False)
-        return images
-    fitted = data.fit_to(images, shape)
-    if fitted.description != images.name:
-        console.err().print(f"data: {fitted.description}", markup=False)
+    fitted = images if shape is None else data.fit_to(images, shape)
+    digits = "the sample digits, 1 × 28 × 28, since --data names no other" * (shape is None and named == "sample")
+    told = digits or getattr(fitted, "description", images.name)
+    if told != images.name:
+        console.err().print(f"data: {told}", markup=False)
     return fitted
 
 
@@ -142,6 +138,9 @@ def load_weights(model: nn.Module, path: Path | str) -> nn.Module:
     if not is_file(path):
         raise InvalidInputError(f"There is no file of weights {path}.")
     state = read_safetensors(path) if path.suffix == ".safetensors" else _state_of(read_checkpoint(path), path)
+    for wrapper in ("module.", "_orig_mod."):  # of data parallelism and of torch.compile
+        if all(name.startswith(wrapper) for name in state):
+            state = {name.removeprefix(wrapper): value for name, value in state.items()}
     _require_fit(model, state, path)
     try:
         model.load_state_dict(state)
@@ -157,11 +156,7 @@ def _state_of(content: Any, path: Path) -> dict[str, Tensor]:
                 content = content[wrapper]
                 break
         if content and all(isinstance(value, Tensor) for value in content.values()):
-            named = {str(name): value for name, value in content.items()}
-            for wrapper in ("module.", "_orig_mod."):  # of data parallelism and of torch.compile
-                if all(name.startswith(wrapper) for name in named):
-                    named = {name.removeprefix(wrapper): value for name, value in named.items()}
-            return named
+            return {str(name): value for name, value in content.items()}
     raise InvalidInputError(
         f"{path} does not hold a mapping from names to tensors. Save it with torch.save(model.state_dict(), FILE)."
     )

@@ -43,6 +43,8 @@ def load_file(
         raise DataError(f"There is no file {path}.")
     if tokenizer is not None:
         return _of_text(path, tokenizer, length)
+    if path.suffix not in FILES:
+        raise InvalidInputError(f"{path} is a file of a kind that is not read here; wanted {', '.join(FILES)}.")
     if path.suffix == ".txt":
         raise InvalidInputError(f"{path} is text, which a model takes as tokens. Name a tokenizer: a folder with one.")
     if path.suffix == ".csv":

@@ -1,6 +1,5 @@
 """What a model is fed: one batch `(inputs, targets)`, or any iterable of such batches brought to one form."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import InvalidInputError, NoTargetsError, SkiplensError
@@ -84,20 +84,18 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Several:
-    """Several targets of each sample, which lie side by side in one tensor: their keys, shapes and types."""
+    """Several targets of each sample, which lie side by side in one tensor: how they came, their shapes and types."""
 
-    keys: tuple[Any, ...]
-    is_named: bool  # by the keys of a mapping; otherwise they came as a tuple
-    forms: tuple[tuple[tuple[int, ...], torch.dtype], ...]
+    order: TreeSpec
+    forms: tuple[tuple[torch.Size, torch.dtype], ...]
 
-    def apart(self, targets: Tensor) -> dict[Any, Tensor] | tuple[Tensor, ...]:
+    def apart(self, targets: Tensor) -> Any:
         """The targets as they came."""
-        columns = targets.split([math.prod(shape) for shape, _ in self.forms], dim=1)
-        found = [
-            column.reshape(-1, *shape) if kind.is_floating_point else column.reshape(-1, *shape).round().to(kind)
-            for column, (shape, kind) in zip(columns, self.forms, strict=True)
-        ]
-        return dict(zip(self.keys, found, strict=True)) if self.is_named else tuple(found)
+        columns = targets.split([shape.numel() for shape, _ in self.forms], dim=1)
+        found = (column.reshape(-1, *shape) for column, (shape, _) in zip(columns, self.forms, strict=True))
+        kinds = (kind for _, kind in self.forms)
+        pairs = zip(found, kinds, strict=True)
+        return tree_unflatten([v if k.is_floating_point else v.round().to(k) for v, k in pairs], self.order)
 
 
 def several_of(batch: Batch) -> Several | None:
@@ -113,19 +111,17 @@ def _marked(targets: Tensor, several: Several | None) -> Tensor:
 
 def _side_by_side(given: Any, where: str) -> Tensor:
     """Several targets as one tensor that knows what it holds."""
-    named = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
-    tensors = {key: as_tensor(value) for key, value in named.items()}
-    tensors = {key: value for key, value in tensors.items() if isinstance(value, Tensor) and value.ndim}
-    if len(tensors) != len(named) or len({len(value) for value in tensors.values()}) != 1:
+    values, order = tree_flatten(given)
+    tensors = [value for value in map(as_tensor, values) if isinstance(value, Tensor) and value.ndim]
+    if len(tensors) != len(values) or len({len(value) for value in tensors}) != 1:
         raise InvalidInputError(
-            f"{where} has its targets as a {type(given).__name__} of {len(named)}; wanted one tensor, or several with "
+            f"{where} has its targets as a {type(given).__name__} of {len(given)}; wanted one tensor, or several with "
             "the samples as the first axis of each."
         )
-    real = any(value.is_floating_point() for value in tensors.values())
+    real = any(value.is_floating_point() for value in tensors)
     kind = torch.get_default_dtype() if real else torch.int64
-    joined = torch.cat([value.reshape(len(value), -1).to(kind) for value in tensors.values()], dim=1)
-    forms = tuple((tuple(value.shape[1:]), value.dtype) for value in tensors.values())
-    return _marked(joined, Several(tuple(tensors), isinstance(given, Mapping), forms))
+    joined = torch.cat([value.reshape(len(value), -1).to(kind) for value in tensors], dim=1)
+    return _marked(joined, Several(order, tuple((value.shape[1:], value.dtype) for value in tensors)))
 
 
 def map_tensors(change: Callable[[Any], Any], inputs: Any, kind: type = Tensor) -> Any:
@@ -189,7 +185,9 @@ def _parts(data: Any, where: str) -> tuple[Any, Tensor | None]:
         if len(data) > 2 and all(isinstance(entry, _ARRAYS) for entry in data):
             return tuple(map(as_tensor, inputs)), as_tensor(last)
         if _has_several_targets(data, (*_ARRAYS, Mapping, tuple)):
-            return map_tensors(as_tensor, inputs[0], np.ndarray), _side_by_side(last, where)
+            plain = as_tensor(last)  # a list of numbers
+            targets = plain if isinstance(plain, Tensor) else _side_by_side(last, where)
+            return map_tensors(as_tensor, inputs[0], np.ndarray), targets
     raise InvalidInputError(f"{where} is {_describe(data)}. {WANTED}")
 
 
@@ -307,8 +305,9 @@ def concatenate(batches: list[Batch]) -> Batch:
     columns = iter([_join(column, batches, 0 if masked else None) for column in zip(*leaves, strict=True)])
     inputs = map_tensors(lambda _: next(columns), batches[0].inputs)
     ignored = IGNORED if masked else None
-    if isinstance(batches[0].inputs, Labelled):
-        inputs = Labelled(inputs, _join([batch.inputs.labels for batch in batches], batches, ignored))
+    labels = [batch.inputs.labels for batch in batches if isinstance(batch.inputs, Labelled)]
+    if len(labels) == len(batches):
+        inputs = Labelled(inputs, _join(labels, batches, ignored))
     targets = _join([batch.targets for batch in batches], batches, ignored)
     return Batch(inputs, _marked(targets, several_of(batches[0])))
 

@@ -142,6 +142,10 @@ def require_data(model: nn.Module, arguments: Arguments) -> None:
         )
 
 
+TAKEN = "Give inputs of the shape, dtype and device that the model takes."
+TAKES_DERIVATIVES = "It is called with gradients switched off: put torch.enable_grad() around derivatives of its own."
+
+
 def try_call(model: nn.Module, arguments: Arguments) -> dict[str, torch.Tensor]:
     """The tensors that `model` returns, by name; a failure says what came and what the model said."""
     try:
@@ -151,7 +155,7 @@ def try_call(model: nn.Module, arguments: Arguments) -> dict[str, torch.Tensor]:
         raise InvalidInputError(
             f"The model cannot be called with these inputs: {arguments}. {_first_parameter(model)} "
             f"The model said: {type(error).__name__}: {first_line(error)} "
-            "Give inputs of the shape, dtype and device that the model takes."
+            f"{TAKES_DERIVATIVES if 'does not require grad' in str(error) else TAKEN}"
         ) from error
     if not outputs:
         raise InvalidInputError(

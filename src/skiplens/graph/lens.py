@@ -300,7 +300,7 @@ def with_targets(model: nn.Module, data: Any, loss: Loss = None) -> tuple[Any, L
     several = several_of(few)
     if several is not None:
         plain = as_batches(data).map(lambda batch: Batch(batch.inputs, batch.targets.clone()))
-        told = (SUMMED.format(count=len(several.keys)),) * (not callable(loss))
+        told = (SUMMED.format(count=len(several.forms)),) * (not callable(loss))
         return plain, SeveralLosses(several, loss), told
     if loss is None and not few.targets.numel() and _returns_loss(model, few):
         return data, returned_loss_of, (RETURNED,)

@@ -181,16 +181,14 @@ class SeveralLosses:
         apart = self.several.apart(targets)
         if callable(self.asked):
             return self.asked(outputs, apart)
-        named = dict(named_tensors(outputs))
-        keys = [str(key) for key in self.several.keys]
-        found = [named[key] for key in keys] if named.keys() >= set(keys) else list(named.values())
-        if len(found) != len(keys):
+        named, wanted = dict(named_tensors(outputs)), dict(named_tensors(apart))
+        found = [named[key] for key in wanted] if named.keys() >= wanted.keys() else list(named.values())
+        if len(found) != len(wanted):
             raise InvalidInputError(
-                f"Each sample has {len(keys)} targets ({', '.join(keys)}) and the model returns {len(found)} tensors "
-                f"({', '.join(named)}). Hand over loss=, a function of what it returns and of the targets as they come."
+                f"Each sample has {len(wanted)} targets ({', '.join(wanted)}) and the model returns {len(found)} "
+                f"tensors ({', '.join(named)}). Hand over loss=, a function of what it returns and of all targets."
             )
-        pairs = zip(found, apart.values() if isinstance(apart, dict) else apart, strict=True)
-        return sum((self._of(*pair) for pair in pairs), torch.zeros(()))
+        return sum((self._of(*pair) for pair in zip(found, wanted.values(), strict=True)), torch.zeros(()))
 
     def _of(self, output: Tensor, target: Tensor) -> Tensor:
         loss = self.asked or ("mse" if target.is_floating_point() else "cross_entropy")

@@ -182,8 +182,10 @@ def _joins(value: Tensor) -> int:
     return found
 
 
-def _is_layer(module: nn.Module) -> bool:
-    # An attention of torch uses the weights of its child without calling it.
+def _is_layer(name: str, module: nn.Module) -> bool:
+    # An attention of torch uses the weights of its child without calling it; what makes a weight is part of its layer.
+    if "parametrizations" in name.split("."):
+        return False
     parts = [name for name, _ in module.named_children() if name != "parametrizations"]
     return not parts or isinstance(module, nn.MultiheadAttention)
 
@@ -216,7 +218,7 @@ class _Watch:
         """What the model returns, with hooks on all its layers until then."""
         with ExitStack() as kept:  # until the backward pass, in which a layer may be called again to save memory
             for name, layer in model.named_modules():
-                for hook in self.hooks(name, layer) if _is_layer(layer) else ():
+                for hook in self.hooks(name, layer) if _is_layer(name, layer) else ():
                     kept.enter_context(hook)
             return batch.arguments().call(model)
 

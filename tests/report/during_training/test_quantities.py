@@ -11,8 +11,8 @@ from torch.func import functional_call, jacrev
 
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError, NotResidualError, TooLargeError
-from skiplens.report.during_training import quantities
 from skiplens.graph.inputs import require_module
+from skiplens.report.during_training import quantities
 from skiplens.report.during_training.probed_model import Probe, ProbedModel
 from skiplens.report.during_training.record import MonitorOptions
 from tests.networks import Formula, LinearResidual, chain, drawn, linear, noise
