@@ -118,6 +118,19 @@ def test_a_backward_pass_that_is_no_derivative_is_told(function):
         assert "its modules do not show its blocks" in sentence_of(report.reading(SignalReading))
 
 
+def test_a_model_that_refuses_to_be_differentiated_is_looked_at_by_its_graph():
+    """As Reformer does in evaluation mode."""
+
+    def rule(m, x):
+        for layer in m.layers:
+            x = x + layer(Square.apply(x))
+            assert not x.requires_grad, "call model.train() first"
+        return x
+
+    report = sl.inspect(drawn(Formula(rule, layers=rows(2))), (noise(6, 4), CLASSES), lenses=["signal", "paths"])
+    assert report.reading(SignalReading).depth == 2 and [problem.lens for problem in report.problems] == ["layers"]
+
+
 def test_layers_with_a_parametrised_weight_are_layers():
     model = nn.Sequential(parametrizations.weight_norm(nn.Linear(4, 4)), nn.Tanh(), nn.Linear(4, 4))
     states = layer_states(model, sl.graph.batch.as_batch((noise(6, 4), CLASSES)))

@@ -121,17 +121,18 @@ def other_backward(network: ResidualNetwork) -> str:
     model, names = network.model, network.exported.functions
     if not names:
         return ""
-    with preserve_state(model), torch.enable_grad():
-        for parameter in model.parameters():
-            parameter.requires_grad_(parameter.is_floating_point())
-        wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        outputs = (main_output(network.inputs.call(model)), network.run([network.output])[network.output])
-        direction = torch.randn(outputs[0].shape, generator=torch.Generator().manual_seed(0)).to(outputs[0])
-        found = [torch.autograd.grad((o * direction).sum(), wanted, allow_unused=True) for o in outputs]
-    gradients = zip(wanted, *found, strict=True)
-    same = all(
-        same_up_to_rounding(*((p.new_zeros(p.shape) if g is None else g) for g in pair)) for p, *pair in gradients
-    )
+    try:
+        with preserve_state(model), torch.enable_grad():
+            for parameter in model.parameters():
+                parameter.requires_grad_(parameter.is_floating_point())
+            wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+            outputs = (main_output(network.inputs.call(model)), network.run([network.output])[network.output])
+            direction = torch.randn(outputs[0].shape, generator=torch.Generator().manual_seed(0)).to(outputs[0])
+            found = [torch.autograd.grad((o * direction).sum(), wanted, allow_unused=True) for o in outputs]
+    except (RuntimeError, AssertionError):  # it refuses to be differentiated
+        return ""
+    pairs = [[torch.zeros_like(p) if g is None else g for g in pair] for p, *pair in zip(wanted, *found, strict=True)]
+    same = all(same_up_to_rounding(*pair) for pair in pairs)
     known = same_up_to_rounding(*(output.detach() for output in outputs))  # else it draws at random
     return OTHER_BACKWARD.format(model=type(model).__name__, names=", ".join(names)) if known and not same else ""
 

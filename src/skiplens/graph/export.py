@@ -53,19 +53,13 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
             f"{type(model).__name__} is compiled TorchScript, which torch.export cannot trace. "
             "Hand in the nn.Module that it was compiled from."
         )
-    names, functions = list[str](), dict[str, None]()
-    door = _FlatOutputs(model, names.extend)
     try:
-        with (
-            torch.enable_grad(),
-            _quiet(),
-            _noted(functions),
-        ):  # else no ``no_grad`` is seen
-            program = torch.export.export(door, arguments.positional, arguments.named, strict=False)
-            _unfold(program.graph_module)
-            graph = rewritten(program, _decompositions())
-            if graph is None:
-                program = program.run_decompositions(_decompositions())  # this makes it functional too
+        try:
+            program, graph, names, functions = _traced(model, arguments, torch.enable_grad)
+        except Exception as error:  # of a model that is not made to be trained, which may be looked at all the same
+            if _DATA_DEPENDENT.search(f"{type(error).__name__}: {error}"):
+                raise
+            program, graph, names, functions = _traced(model, arguments, torch.no_grad)
     except Exception as error:
         raise NotExportableError(explain(model, error)) from error
     changed = [
@@ -75,7 +69,25 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     ]
     if changed:
         raise SelfChangeError(", ".join(changed[:5]))
-    return replace(_read(model, program, graph or program.graph, names), functions=tuple(functions))
+    return replace(_read(model, program, graph, names), functions=tuple(functions))
+
+
+def _traced(
+    model: nn.Module, arguments: Arguments, mode: Callable[[], Any]
+) -> tuple[ExportedProgram, fx.Graph, Any, Any]:
+    """The program, its graph, the names of its outputs and the functions that have a backward pass of their own.
+
+    With gradients switched on it is known where the model itself switches them off.
+    """
+    names, functions = list[str](), dict[str, None]()
+    door = _FlatOutputs(model, names.extend)
+    with mode(), _quiet(), _noted(functions):
+        program = torch.export.export(door, arguments.positional, arguments.named, strict=False)
+        _unfold(program.graph_module)
+        graph = rewritten(program, _decompositions())
+        if graph is None:
+            program = program.run_decompositions(_decompositions())  # this makes it functional too
+    return program, graph or program.graph, names, functions
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:

@@ -150,7 +150,7 @@ def try_call(model: nn.Module, arguments: Arguments) -> dict[str, torch.Tensor]:
     """The tensors that `model` returns, by name; a failure says what came and what the model said."""
     try:
         with torch.no_grad():
-            outputs = dict(named_tensors(arguments.call(model)))
+            outputs = {name: value.detach() for name, value in named_tensors(arguments.call(model))}
     except Exception as error:
         raise InvalidInputError(
             f"The model cannot be called with these inputs: {arguments}. {_first_parameter(model)} "
