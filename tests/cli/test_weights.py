@@ -26,6 +26,16 @@ def test_safetensors_are_loaded(tmp_path):
     assert (load_weights(nn.Linear(3, 2), path).weight == 5.0).all()
 
 
+@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "module._orig_mod."])
+def test_weights_of_a_wrapped_model_are_loaded(tmp_path, wrapper):
+    path = tmp_path / "weights.pt"
+    torch.save({wrapper + name: value for name, value in trained().state_dict().items()}, path)
+    state = torch.load(path, weights_only=True)
+    save_file(state, tmp_path / "weights.safetensors")
+    for name in ("weights.pt", "weights.safetensors"):
+        assert (load_weights(nn.Linear(3, 2), tmp_path / name).weight == 5.0).all()
+
+
 class Bomb:
     def __reduce__(self):
         return (exec, ("raise SystemExit('code was executed')",))

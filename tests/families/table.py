@@ -23,6 +23,7 @@ from tests.families.family import (
     normal,
     tokens,
 )
+from tests.families.newer import NEWER
 
 FAMILIES: dict[str, Family] = {
     "ResNet": Family("ResNetForImageClassification", 4, "2 stages of 2", {**STAGES, "layer_type": "basic"}, images),
@@ -494,3 +495,4 @@ FAMILIES: dict[str, Family] = {
         "PegasusForConditionalGeneration", 5, CROSS, {**ENCODER_DECODER, "max_position_embeddings": 16}, both
     ),
 }
+FAMILIES |= NEWER

@@ -6,15 +6,19 @@ import torch
 from skiplens.graph.dissect import dissect, find_residual_blocks
 from skiplens.graph.network import part_function
 from tests.graph.join_cases import NO_JOINS, WAYS_TO_JOIN, image, projected, resnet
+from tests.graph.join_cases_of_families import NONE_OF_FAMILIES, WAYS_OF_FAMILIES
 from tests.networks import Formula, linear, mlp, noise
 from tests.tolerances import assert_close
 
+WAYS = WAYS_TO_JOIN | WAYS_OF_FAMILIES
+NONE = NO_JOINS | NONE_OF_FAMILIES
 
-@pytest.fixture(scope="module", params=WAYS_TO_JOIN)
+
+@pytest.fixture(scope="module", params=WAYS)
 def dissected(request):
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # the fixture outlives the one that sets it for each test
-    case = WAYS_TO_JOIN[request.param]
+    case = WAYS[request.param]
     network = dissect(case.build(), case.inputs)
     torch.set_default_dtype(before)
     return case, network
@@ -26,9 +30,9 @@ def test_finds_every_way_to_write_a_join(dissected):
     assert network.kind == "residual"
 
 
-@pytest.mark.parametrize("name", NO_JOINS)
+@pytest.mark.parametrize("name", NONE)
 def test_takes_no_other_addition_for_a_join(name):
-    case = NO_JOINS[name]
+    case = NONE[name]
     network = dissect(case.build(), case.inputs)
     assert network.blocks == []
     assert network.kind == "chain"

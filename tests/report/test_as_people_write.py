@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import skiplens as sl
-from skiplens.base.errors import CoupledSamplesError, InvalidInputError
+from skiplens.base.errors import CoupledSamplesError
 from skiplens.graph.dissect import dissect
 from skiplens.kernels.limit.kernel import ModuleKernel
 from skiplens.signal.reading import SignalReading
@@ -216,14 +216,6 @@ def test_the_sizes_of_complex_parameters_are_those_of_all_their_parts():
     model = Formula(lambda m, x: x + torch.fft.irfft(torch.fft.rfft(x) * m.w, n=4), w=nn.Parameter(torch.ones(3) * 1j))
     report = sl.inspect(model, (noise(6, 4), torch.arange(6) % 4), lenses=["signal"])
     assert report.reading(SignalReading).zero_factors.tolist() == [0]
-
-
-def test_targets_in_several_tensors_are_refused_with_what_to_do():
-    model = Formula(residual, layers=rows())
-    targets = (torch.arange(6) % 4, noise(6, 1))
-    for data in ((noise(6, 4), targets), [(noise(6, 4), targets)]):
-        with pytest.raises(InvalidInputError, match=r"targets as a tuple of 2; wanted one tensor.*torch.cat"):
-            sl.inspect(model, data)
 
 
 def test_nodes_of_one_graph_are_told_to_belong_together():

@@ -149,10 +149,10 @@ def only_looked_at(y):
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        (overwritten, "The model writes in place over a value that its own gradient needs"),
+        (overwritten, "In this mode the model writes in place over a value"),
         (
             only_looked_at,
-            "The model itself ended in an error when it was called for this. It said Assertion",
+            "The model itself ended in an error when it was called for this; it said Assertion",
         ),
     ],
 )

@@ -66,7 +66,8 @@ def with_settings(kind: type[S]) -> Callable[[Callable[..., None]], Callable[...
             others = {parameter.name: given.pop(parameter.name) for parameter in own}
             path = given.pop("settings")
             values = read_settings_file(path) if path is not None else {}
-            set_flags = {name: value for name, value in given.items() if value is not None}
+            joined = {name: ",".join(value) if isinstance(value, list) else value for name, value in given.items()}
+            set_flags = {name: value for name, value in joined.items() if value not in (None, "")}
             try:
                 settings = kind.from_json({**values, **set_flags})
             except SettingsError as error:  # in the words of who typed it
@@ -90,7 +91,7 @@ def _parameter(name: str, hint: Any, default: Any, metadata: Any) -> inspect.Par
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(kind for kind in get_args(hint) if kind is not type(None))
     # Whatever Typer does not know arrives as text and is parsed by the settings themselves.
-    word_type = hint if hint in (int, float, bool) else str
+    word_type = list[str] if get_origin(hint) is tuple else hint if hint in (int, float, bool) else str
     annotation = Annotated[word_type | None, option]  # type: ignore[valid-type]  # a type made at run time
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 

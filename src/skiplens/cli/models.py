@@ -49,7 +49,8 @@ def build_model(spec: str, seed: int = 0, options: tuple[str, ...] = (), pretrai
     if spec.startswith("zoo:"):
         name, *given = spec.removeprefix("zoo:").split(",")
         return zoo.build_from_text(",".join([name, f"seed={seed}", *given, *options]))
-    model = call_by_name(spec, **named)
+    model = import_by_name(spec)
+    model = model if isinstance(model, nn.Module) and not named else call_by_name(spec, **named)
     if not isinstance(model, nn.Module):
         raise ModelSpecError(
             f"{spec!r} returned {with_article(type(model).__name__)}, not a torch.nn.Module. Return the model itself."
@@ -76,11 +77,14 @@ def data_for(spec: str, settings: DataSettings, model: nn.Module | None = None) 
 
     Of a saved data set the columns are taken that `model` has as arguments.
     """
-    named = settings.data
+    named, length = settings.data, hubs.places(model)
+    if settings.tokenizer is not None:
+        console.err().print(f"data: samples of at most {length} tokens, so longer texts are cut", markup=False)
     if named.startswith("hf:"):
-        return SavedDataset(named.removeprefix("hf:"), tokenizer=settings.tokenizer, taken=_arguments_of(model))
-    if named.endswith(FILES) or settings.tokenizer is not None:
-        return load_file(named, tokenizer=settings.tokenizer, length=hubs.places(model))
+        taken = _arguments_of(model)
+        return SavedDataset(named.removeprefix("hf:"), tokenizer=settings.tokenizer, taken=taken, length=length)
+    if named.endswith(FILES) or settings.tokenizer is not None or is_file(user_path(named)):
+        return load_file(named, tokenizer=settings.tokenizer, length=length)
     if ":" in named and not named.endswith((":train", ":test")):
         return call_by_name(named)
     shape: tuple[int, ...] | None = None
@@ -97,11 +101,11 @@ def data_for(spec: str, settings: DataSettings, model: nn.Module | None = None) 
         name, options = zoo.parse(",".join([spec.removeprefix("zoo:"), *getattr(settings, "set", ())]))
         options.pop("seed", None)
         shape = zoo.entry(name).settings(options).input_shape()
-    if shape is None:
-        return images
-    fitted = data.fit_to(images, shape)
-    if fitted.description != images.name:
-        console.err().print(f"data: {fitted.description}", markup=False)
+    fitted = images if shape is None else data.fit_to(images, shape)
+    digits = "the sample digits, 1 × 28 × 28, since --data names no other" * (shape is None and named == "sample")
+    told = digits or getattr(fitted, "description", images.name)
+    if told != images.name:
+        console.err().print(f"data: {told}", markup=False)
     return fitted
 
 
@@ -134,6 +138,9 @@ def load_weights(model: nn.Module, path: Path | str) -> nn.Module:
     if not is_file(path):
         raise InvalidInputError(f"There is no file of weights {path}.")
     state = read_safetensors(path) if path.suffix == ".safetensors" else _state_of(read_checkpoint(path), path)
+    for wrapper in ("module.", "_orig_mod."):  # of data parallelism and of torch.compile
+        if all(name.startswith(wrapper) for name in state):
+            state = {name.removeprefix(wrapper): value for name, value in state.items()}
     _require_fit(model, state, path)
     try:
         model.load_state_dict(state)

@@ -25,6 +25,7 @@ from skiplens.graph.functional import (
     places,
     pure_model,
     saved_bytes_per_sample,
+    why_restless,
 )
 from skiplens.graph.inputs import named_tensors, samples_of
 from skiplens.graph.loss import Combination, LossRule, returned_loss_of
@@ -282,13 +283,9 @@ def repeats_in_order(objective: Objective, batches: Batches, totals: list[float]
     first, second = objective.total_of(batch, piece), objective.total_of(batch, piece)
     before, after = (sum(losses) / max(1, len(losses)) for losses in (totals, again))
     if not same(first, second, abs(first)) or (len(again) == len(totals) and _is_still(batches)):
-        modules = objective.pure.model.modules()
-        drawing = sorted({type(m).__name__ for m in modules if m.training and "drop" in type(m).__name__.lower()})
-        reason = f"{' and '.join(drawing)} in training mode draws anew"
-        reason = reason if drawing else "its forward pass draws or counts"
         raise SkiplensError(
             f"Two calls of the model with the same batch give different losses ({before:.6g} and {after:.6g}): "
-            f"{reason} at each call. Call model.eval() first, or set the dropout probability to 0."
+            f"{why_restless(objective.pure.model)}"
         )
     raise InvalidInputError(
         f"Two passes over data give different losses ({before:.6g} and {after:.6g} a batch of "

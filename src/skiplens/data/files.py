@@ -43,6 +43,8 @@ def load_file(
         raise DataError(f"There is no file {path}.")
     if tokenizer is not None:
         return _of_text(path, tokenizer, length)
+    if path.suffix not in FILES:
+        raise InvalidInputError(f"{path} is a file of a kind that is not read here; wanted {', '.join(FILES)}.")
     if path.suffix == ".txt":
         raise InvalidInputError(f"{path} is text, which a model takes as tokens. Name a tokenizer: a folder with one.")
     if path.suffix == ".csv":
@@ -177,8 +179,13 @@ def _of_text(path: Path, folder: str | os.PathLike[str], most: int) -> Batch:
 class SavedDataset:
     """The rows of a data set that `datasets` saved in a folder, with the columns that a model takes."""
 
-    def __init__(self, folder: str, *, tokenizer: str | None = None, taken: tuple[str, ...] | None = None) -> None:
-        """Open the folder; `taken` names the arguments of the model, and a text column goes through the tokenizer."""
+    def __init__(
+        self, folder: str, *, tokenizer: str | None = None, taken: tuple[str, ...] | None = None, length: int = LENGTH
+    ) -> None:
+        """Open the folder; `taken` names the arguments of the model, and a text column goes through the tokenizer.
+
+        Texts of more than `length` tokens are cut.
+        """
         datasets = optional_import("datasets", f"reading the saved data set {folder}")
         if not is_folder(user_path(folder)):
             raise DataError(f"There is no folder {folder}. Save a data set with dataset.save_to_disk(FOLDER).")
@@ -188,7 +195,7 @@ class SavedDataset:
             raise BrokenFileError(f"{folder} holds no data set that was saved: {first_line(error)}") from error
         if isinstance(rows, Mapping):  # splits by name
             rows = rows.get("train", next(iter(rows.values())))
-        self.rows, self.taken = rows, taken
+        self.rows, self.taken, self.length = rows, taken, length
         self.tokenizer = None if tokenizer is None else load_tokenizer(tokenizer)
         self.column_names = tuple(self[0])
         if not any(name not in TARGETS for name in self.column_names):
@@ -206,6 +213,6 @@ class SavedDataset:
         row = dict(self.rows[index])
         text = next((value for value in row.values() if isinstance(value, str)), None)
         if self.tokenizer is not None and text is not None:
-            row |= dict(self.tokenizer(text, truncation=True, max_length=LENGTH))
+            row |= dict(self.tokenizer(text, truncation=True, max_length=self.length))
         kept = {name for name in row if self.taken is None or name in self.taken or name in TARGETS}
         return {name: value for name, value in row.items() if name in kept and not isinstance(value, str)}

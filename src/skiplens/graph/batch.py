@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import InvalidInputError, NoTargetsError, SkiplensError
@@ -22,10 +23,6 @@ WANTED = (
     "arguments or a dict of keyword arguments of the model, and targets is a tensor; or inputs alone; or a Dataset."
 )
 
-SEVERAL_TARGETS = (
-    "{where} has its targets as a {kind} of {count}; wanted one tensor. Put them side by side in one, "
-    "e.g. torch.cat([…], dim=1), and take them apart again in a loss of your own."
-)
 TARGETS = ("labels", "label", "label_ids", "targets", "target")
 """Entries of a mapping that are the targets and no arguments of the model."""
 _ARRAYS = (Tensor, np.ndarray)
@@ -47,6 +44,12 @@ class Batch(NamedTuple):
         """The batch itself, refused where it has inputs alone."""
         if self.targets.shape[1:] == (0,):
             raise NoTargetsError("The data has inputs alone, and this needs targets. Hand over (inputs, targets).")
+        if several_of(self) is not None:
+            raise InvalidInputError(
+                "The data has several targets for each sample, and this takes one tensor (inspect, forecast, improve, "
+                "rank and compare take several). Put them side by side in one, e.g. torch.cat([…], dim=1), and take "
+                "them apart again in a loss of your own."
+            )
         return self
 
     def arguments(self) -> Arguments:
@@ -59,7 +62,10 @@ class Batch(NamedTuple):
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """The batch with `change` applied to every tensor of the inputs and to the targets."""
-        return Batch(map_tensors(change, self.inputs), change(self.targets))
+        inputs = map_tensors(change, self.inputs)
+        if isinstance(self.inputs, Labelled):
+            inputs = Labelled(inputs, change(self.inputs.labels))
+        return Batch(inputs, _marked(change(self.targets), several_of(self)))
 
     def map_inputs(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """The batch with `change` applied to every tensor of the inputs alone."""
@@ -74,6 +80,48 @@ class Batch(NamedTuple):
         if count < 1:
             raise InvalidInputError(f"Asked for {count} samples of a batch; ask for at least 1.")
         return self.select(slice(count))
+
+
+@dataclass(frozen=True)
+class Several:
+    """Several targets of each sample, which lie side by side in one tensor: how they came, their shapes and types."""
+
+    order: TreeSpec
+    forms: tuple[tuple[torch.Size, torch.dtype], ...]
+
+    def apart(self, targets: Tensor) -> Any:
+        """The targets as they came."""
+        columns = targets.split([shape.numel() for shape, _ in self.forms], dim=1)
+        found = (column.reshape(-1, *shape) for column, (shape, _) in zip(columns, self.forms, strict=True))
+        kinds = (kind for _, kind in self.forms)
+        pairs = zip(found, kinds, strict=True)
+        return tree_unflatten([v if k.is_floating_point else v.round().to(k) for v, k in pairs], self.order)
+
+
+def several_of(batch: Batch) -> Several | None:
+    """What lies side by side in the targets; None where there is one."""
+    return getattr(batch.targets, "several", None)
+
+
+def _marked(targets: Tensor, several: Several | None) -> Tensor:
+    if several is not None:
+        targets.several = several  # type: ignore[attr-defined]  # tensors take any attribute
+    return targets
+
+
+def _side_by_side(given: Any, where: str) -> Tensor:
+    """Several targets as one tensor that knows what it holds."""
+    values, order = tree_flatten(given)
+    tensors = [value for value in map(as_tensor, values) if isinstance(value, Tensor) and value.ndim]
+    if len(tensors) != len(values) or len({len(value) for value in tensors}) != 1:
+        raise InvalidInputError(
+            f"{where} has its targets as a {type(given).__name__} of {len(given)}; wanted one tensor, or several with "
+            "the samples as the first axis of each."
+        )
+    real = any(value.is_floating_point() for value in tensors)
+    kind = torch.get_default_dtype() if real else torch.int64
+    joined = torch.cat([value.reshape(len(value), -1).to(kind) for value in tensors], dim=1)
+    return _marked(joined, Several(order, tuple((value.shape[1:], value.dtype) for value in tensors)))
 
 
 def map_tensors(change: Callable[[Any], Any], inputs: Any, kind: type = Tensor) -> Any:
@@ -136,8 +184,10 @@ def _parts(data: Any, where: str) -> tuple[Any, Tensor | None]:
             return given, None if last is None else as_tensor(last)
         if len(data) > 2 and all(isinstance(entry, _ARRAYS) for entry in data):
             return tuple(map(as_tensor, inputs)), as_tensor(last)
-        if _has_several_targets(data):
-            raise InvalidInputError(SEVERAL_TARGETS.format(where=where, kind=type(last).__name__, count=len(last)))
+        if _has_several_targets(data, (*_ARRAYS, Mapping, tuple)):
+            plain = as_tensor(last)  # a list of numbers
+            targets = plain if isinstance(plain, Tensor) else _side_by_side(last, where)
+            return map_tensors(as_tensor, inputs[0], np.ndarray), targets
     raise InvalidInputError(f"{where} is {_describe(data)}. {WANTED}")
 
 
@@ -254,7 +304,12 @@ def concatenate(batches: list[Batch]) -> Batch:
     masked = isinstance(batches[0].inputs, dict) and "attention_mask" in batches[0].inputs  # hides what is filled up
     columns = iter([_join(column, batches, 0 if masked else None) for column in zip(*leaves, strict=True)])
     inputs = map_tensors(lambda _: next(columns), batches[0].inputs)
-    return Batch(inputs, _join([batch.targets for batch in batches], batches, IGNORED if masked else None))
+    ignored = IGNORED if masked else None
+    labels = [batch.inputs.labels for batch in batches if isinstance(batch.inputs, Labelled)]
+    if len(labels) == len(batches):
+        inputs = Labelled(inputs, _join(labels, batches, ignored))
+    targets = _join([batch.targets for batch in batches], batches, ignored)
+    return Batch(inputs, _marked(targets, several_of(batches[0])))
 
 
 class _Once:
@@ -279,8 +334,9 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value[1], _ARRAYS) or (value[1] is None and isinstance(value, tuple))
 
 
-def _has_several_targets(value: Any) -> bool:
-    return len(value) == 2 and isinstance(value[0], _ARRAYS) and isinstance(value[1], tuple | list | Mapping)
+def _has_several_targets(value: Any, of: tuple[type, ...] = _ARRAYS) -> bool:
+    inputs, targets = value if len(value) == 2 else (None, None)
+    return isinstance(inputs, of) and isinstance(targets, tuple | list | Mapping) and len(targets) > 0
 
 
 def _join(column: Iterable[Tensor], batches: list[Batch], filling: int | None) -> Tensor:

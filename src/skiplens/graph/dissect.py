@@ -23,6 +23,7 @@ from skiplens.graph.blocks import (
 )
 from skiplens.graph.export import ExportedGraph, export
 from skiplens.graph.flow import DataFlow, Nodes, find_fork, members, union
+from skiplens.graph.functional import main_output, same_up_to_rounding
 from skiplens.graph.inputs import require_data, require_module, try_call
 from skiplens.graph.joins import Join, Step, find_joins
 from skiplens.graph.modules import require_submodule
@@ -85,7 +86,10 @@ def _chosen_joins(model: nn.Module, flow: DataFlow, modules: Sequence[str]) -> l
             if inside:
                 break
         else:
-            raise InvalidInputError(f"No sum in the module {name!r} joins two things that have an input in common.")
+            raise InvalidInputError(
+                f"No sum in the module {name!r} joins two things that have an input in common. "
+                "Name the module whose forward pass adds, not that of the branch."
+            )
     return [found[number] for number in sorted(found)]
 
 
@@ -104,6 +108,33 @@ def _export_untouched(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     if not exported.outputs or _mixes_types(model, copies) or _looks_up(exported):
         _try_untouched(model, copies)
     return exported
+
+
+OTHER_BACKWARD = (
+    "{model} has a backward pass of its own ({names}) that is not the derivative of what it computes, as in a "
+    "straight-through estimate; a graph would show the derivative, which training does not follow."
+)
+
+
+def other_backward(network: ResidualNetwork) -> str:
+    """What to tell of a model whose gradients are not the derivatives of what it computes; '' if they are."""
+    model, names = network.model, network.exported.functions
+    if not names:
+        return ""
+    try:
+        with preserve_state(model), torch.enable_grad():
+            for parameter in model.parameters():
+                parameter.requires_grad_(parameter.is_floating_point())
+            wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+            outputs = (main_output(network.inputs.call(model)), network.run([network.output])[network.output])
+            direction = torch.randn(outputs[0].shape, generator=torch.Generator().manual_seed(0)).to(outputs[0])
+            found = [torch.autograd.grad((o * direction).sum(), wanted, allow_unused=True) for o in outputs]
+    except (RuntimeError, AssertionError):  # it refuses to be differentiated
+        return ""
+    pairs = [[torch.zeros_like(p) if g is None else g for g in pair] for p, *pair in zip(wanted, *found, strict=True)]
+    same = all(same_up_to_rounding(*pair) for pair in pairs)
+    known = same_up_to_rounding(*(output.detach() for output in outputs))  # else it draws at random
+    return OTHER_BACKWARD.format(model=type(model).__name__, names=", ".join(names)) if known and not same else ""
 
 
 def _try_untouched(model: nn.Module, arguments: Arguments) -> None:

@@ -7,9 +7,10 @@ import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import fx, nn
@@ -33,6 +34,16 @@ class ExportedGraph:
     constants: dict[str, Any]  # tensors that the forward pass makes out of nothing
     inputs: tuple[str, ...]  # the placeholders that take the model's inputs, in the order of `Arguments.leaves`
     outputs: dict[str, str]  # the node of each output tensor by the output's name, such as ``logits``
+    functions: tuple[str, ...] = ()  # of the user's with a backward pass of their own, which is not in the graph
+
+
+WALL = {"memory_format": torch.preserve_format}  # which nobody asks for, since a copy has it anyway
+
+
+def is_wall(node: fx.Node) -> bool:
+    """Whether training lets no gradient through an operation: at the end of a ``no_grad``, or a ``detach``."""
+    copied = node.target is torch.ops.aten.clone.default and node.kwargs == WALL
+    return copied or (node.target is torch.ops.aten.detach.default and node.meta["val"].is_floating_point())
 
 
 def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
@@ -42,14 +53,13 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
             f"{type(model).__name__} is compiled TorchScript, which torch.export cannot trace. "
             "Hand in the nn.Module that it was compiled from."
         )
-    names: list[str] = []
-    door = _FlatOutputs(model, names.extend)
     try:
-        with torch.no_grad(), _quiet():
-            program = torch.export.export(door, arguments.positional, arguments.named, strict=False)
-            graph = rewritten(program, _decompositions())
-            if graph is None:
-                program = program.run_decompositions(_decompositions())  # this makes it functional too
+        try:
+            program, graph, names, functions = _traced(model, arguments, torch.enable_grad)
+        except Exception as error:  # of a model that is not made to be trained, which may be looked at all the same
+            if _DATA_DEPENDENT.search(f"{type(error).__name__}: {error}"):
+                raise
+            program, graph, names, functions = _traced(model, arguments, torch.no_grad)
     except Exception as error:
         raise NotExportableError(explain(model, error)) from error
     changed = [
@@ -59,7 +69,25 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     ]
     if changed:
         raise SelfChangeError(", ".join(changed[:5]))
-    return _read(model, program, graph or program.graph, names)
+    return replace(_read(model, program, graph, names), functions=tuple(functions))
+
+
+def _traced(
+    model: nn.Module, arguments: Arguments, mode: Callable[[], Any]
+) -> tuple[ExportedProgram, fx.Graph, Any, Any]:
+    """The program, its graph, the names of its outputs and the functions that have a backward pass of their own.
+
+    With gradients switched on it is known where the model itself switches them off.
+    """
+    names, functions = list[str](), dict[str, None]()
+    door = _FlatOutputs(model, names.extend)
+    with mode(), _quiet(), _noted(functions):
+        program = torch.export.export(door, arguments.positional, arguments.named, strict=False)
+        _unfold(program.graph_module)
+        graph = rewritten(program, _decompositions())
+        if graph is None:
+            program = program.run_decompositions(_decompositions())  # this makes it functional too
+    return program, graph or program.graph, names, functions
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
@@ -67,6 +95,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     table: dict[Any, Callable[..., Any]] = {  # what a tensor holds after a write in place
         torch.ops.aten.copy.default: lambda into, source, *_: source.to(into.dtype).expand(into.shape).clone(),
         torch.ops.aten.glu.default: lambda both, axis=-1: gated(*both.chunk(2, axis)),
+        torch.ops.aten.slice_scatter.default: written_into,
     }
     grouped = (("aten", "_grouped_mm"), ("transformers", "grouped_mm_fallback"))  # its experts use the second one
     found = (getattr(getattr(torch.ops, space), name, None) for space, name in grouped)
@@ -76,6 +105,14 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 def gated(values: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
     """What a gated linear unit makes of its two halves; its own operation has no rule for vmap over forward mode."""
     return values * gates.sigmoid()
+
+
+def written_into(into: torch.Tensor, part: torch.Tensor, axis: int = 0, *place: Any) -> Any:
+    """Complex numbers with some of them overwritten; torch's own operation has no derivative for these."""
+    start, end, _ = slice(*place).indices(into.shape[axis])
+    if not into.is_complex() or part.shape[axis] != end - start:
+        return NotImplemented
+    return torch.cat([into.narrow(axis, 0, start), part, into.narrow(axis, end, into.shape[axis] - end)], axis)
 
 
 def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor | None = None, *others: Any) -> Any:
@@ -101,6 +138,42 @@ class _FlatOutputs(nn.Module):
         outputs = dict(named_tensors(self.model(*arguments, **named)))
         self.report_names(outputs)
         return tuple(outputs.values())
+
+
+@contextlib.contextmanager
+def _noted(found: dict[str, None]) -> Iterator[None]:
+    """Note the functions with a backward pass of their own that run in a block."""
+    usual = vars(torch.autograd.Function)["apply"].__func__
+
+    def apply(kind: type, *arguments: Any, **named: Any) -> Any:
+        found.update({} if kind.__module__.startswith("torch.") else {kind.__name__: None})
+        return usual(kind, *arguments, **named)
+
+    with mock.patch.object(torch.autograd.Function, "apply", classmethod(apply)):
+        yield
+
+
+def _unfold(module: Any) -> None:
+    """Put what ran with gradients switched on or off back into a module's graph, from graphs of their own.
+
+    What comes out of a ``no_grad`` is a copy, which changes neither its value nor a derivative: a `wall`.
+    """
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.wrap_with_set_grad_enabled):
+        enabled, part, *given = node.args
+        inner = module.get_submodule(part.target)
+        _unfold(inner)
+        with module.graph.inserting_before(node):
+            places = dict(zip(inner.graph.find_nodes(op="placeholder"), given, strict=True))
+            values = module.graph.graph_copy(inner.graph, places)
+            for user in list(node.users):
+                value = values[user.args[1]]
+                if not enabled and value.meta["val"].is_floating_point():
+                    inside, value = value, module.graph.call_function(torch.ops.aten.clone.default, (value,), WALL)
+                    value.meta = dict(inside.meta)
+                user.replace_all_uses_with(value)
+                module.graph.erase_node(user)
+        module.graph.erase_node(node)
+    module.recompile()
 
 
 def module_calls(node: fx.Node) -> tuple[str, ...]:

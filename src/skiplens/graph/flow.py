@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from skiplens.graph.export import ExportedGraph, module_calls, module_of
-from skiplens.graph.operations import MATRIX_PRODUCTS, REARRANGING, SIDES, operation, read_by
+from skiplens.graph.operations import MATRIX_PRODUCTS, NORMALISING, REARRANGING, REPEATING, SIDES, operation, read_by
 
 Nodes = int
 """A set of nodes as bits."""
@@ -171,7 +171,7 @@ def learned_queries(exported: ExportedGraph) -> frozenset[str]:
     """Nodes that hold learned queries or latents: made of parameters alone, but activations in all they do.
 
     Weights multiply them, and what attention makes of them and the inputs is added to them again. A position that is
-    only added is none: no weights multiply it alone.
+    only added is none: no weights multiply it alone. Where queries attend to each other first, it is their start.
     """
     nodes = {node: number for number, node in enumerate(exported.graph.nodes)}
     above, moving, products = dict[fx.Node, Nodes](), set[fx.Node](), Nodes()
@@ -190,11 +190,29 @@ def learned_queries(exported: ExportedGraph) -> frozenset[str]:
         query: fx.Node | None = still[0]
         while query is not None:
             if any(above[listed[place]] >> nodes[query] & 1 for place in members(other & products)):
-                found.add(query.name)
+                found.add(_first_query(query, lambda left, right: bool(above[right] >> nodes[left] & 1)).name)
                 break
-            plain = operation(query) in REARRANGING | {"aten.expand", "aten.repeat"}
+            plain = operation(query) in REARRANGING | REPEATING
             query = query.all_input_nodes[0] if plain else None
     return frozenset(found)
+
+
+def _first_query(query: fx.Node, is_above: Callable[[fx.Node, fx.Node], bool]) -> fx.Node:
+    """Where the stream of a query starts: at a parameter, before the sums that add to it what was made of it."""
+    node, start = query, query
+    while sources := node.all_input_nodes:
+        kind = operation(node)
+        if kind in SIDES:
+            sides = (sources, sources[::-1]) if len(sources) == 2 else ()
+            first = [one for one, other in sides if is_above(one, other)]
+            if not first:
+                break
+            node = start = first[0]
+        elif kind in NORMALISING | REARRANGING | REPEATING | {"_operator.getitem"}:
+            node = sources[0]
+        else:
+            break
+    return query if node.all_input_nodes else start
 
 
 def find_fork(flow: DataFlow, end: int, others: Iterable[int]) -> int | None:

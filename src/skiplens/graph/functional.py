@@ -152,14 +152,24 @@ def output_shape(pure: PureModel, samples: Samples) -> tuple[int, ...]:
             "numbers that overflow."
         )
     if not same_up_to_rounding(flat, flat_outputs(second, few.count)):
-        layers = (type(module).__name__ for module in pure.model.modules() if module.training)
-        drawing = " and ".join(sorted({name for name in layers if "drop" in name.lower()}))
-        reason = f"{drawing} in training mode draws anew" if drawing else "its forward pass draws or counts"
         raise SkiplensError(
-            f"Two calls of the model with the same inputs give different outputs: {reason} at each call. "
-            "Call model.eval() first, or set the dropout probability to 0."
+            f"Two calls of the model with the same inputs give different outputs: {why_restless(pure.model)}"
         )
     return tuple(main_output(first).shape[1:])
+
+
+STILL = (
+    "Call model.eval() first, or set the dropout probability to 0; what it draws in evaluation mode too, hand over as "
+    "an input."
+)
+
+
+def why_restless(model: nn.Module) -> str:
+    """Why two calls of a model differ, and what to do."""
+    layers = {type(module).__name__ for module in model.modules() if module.training}
+    drawing = " and ".join(sorted(name for name in layers if "drop" in name.lower()))
+    reason = f"{drawing} in training mode draws anew" if drawing else "its forward pass draws or counts"
+    return f"{reason} at each call. {STILL}"
 
 
 def is_batch_coupled(model: nn.Module | PureModel, inputs: Inputs | Samples) -> bool:

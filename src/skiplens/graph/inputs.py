@@ -13,6 +13,9 @@ from torch.nn.parameter import is_lazy
 from skiplens.base.arguments import Arguments, type_name
 from skiplens.base.errors import InvalidInputError
 
+WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
+"""Where torch keeps the model: torch.compile would compile the hooks of each lens anew, copies have no gradients."""
+
 Inputs = Tensor | tuple[Any, ...] | list[Any] | Mapping[str, Any]
 """A tensor, a tuple of positional arguments or a mapping of keyword arguments of the model."""
 
@@ -95,8 +98,8 @@ def require_module(model: Any, numbers: bool = True) -> nn.Module:
             f"model is {model!r:.80} of type {type(model).__name__}; a torch.nn.Module instance was wanted. "
             "Build the model first and hand in the instance."
         )
-    if type(model).__name__ == "OptimizedModule":  # of torch.compile, which would compile the hooks of each lens anew
-        model = model._orig_mod
+    while type(model).__name__ in WRAPPERS:
+        model = getattr(model, WRAPPERS[type(model).__name__])
     if any(is_lazy(parameter) for parameter in model.parameters()):
         raise InvalidInputError(
             "The model has lazy parameters without a shape, and looking must not create them. "
@@ -139,16 +142,20 @@ def require_data(model: nn.Module, arguments: Arguments) -> None:
         )
 
 
+TAKEN = "Give inputs of the shape, dtype and device that the model takes."
+TAKES_DERIVATIVES = "It is called with gradients switched off: put torch.enable_grad() around derivatives of its own."
+
+
 def try_call(model: nn.Module, arguments: Arguments) -> dict[str, torch.Tensor]:
     """The tensors that `model` returns, by name; a failure says what came and what the model said."""
     try:
         with torch.no_grad():
-            outputs = dict(named_tensors(arguments.call(model)))
+            outputs = {name: value.detach() for name, value in named_tensors(arguments.call(model))}
     except Exception as error:
         raise InvalidInputError(
             f"The model cannot be called with these inputs: {arguments}. {_first_parameter(model)} "
             f"The model said: {type(error).__name__}: {first_line(error)} "
-            "Give inputs of the shape, dtype and device that the model takes."
+            f"{TAKES_DERIVATIVES if 'does not require grad' in str(error) else TAKEN}"
         ) from error
     if not outputs:
         raise InvalidInputError(

@@ -157,6 +157,9 @@ def _as_trunk(flow: DataFlow, term: Term, terms: list[Term]) -> _Trunk | None:
     if fork is None:
         return None
     nodes = flow.between(fork, [end]) | union(1 << number for number in term.scalings)
+    if multiplies_activations(flow, nodes) and flow.operation(end) == "aten.cat":  # a class token beside the stream
+        fork = max(flow.sources[end])
+        nodes = 1 << end if all(flow.above[n] >> fork & 1 for t in terms if t is not term for n in t.nodes) else nodes
     return None if multiplies_activations(flow, nodes) else _Trunk(term, fork, nodes)
 
 
@@ -170,6 +173,9 @@ def _make_join(flow: DataFlow, trunk: _Trunk, kind: ShortcutKind, every: bool) -
     shortest, depth = flow.depth(trunk.nodes) + fused_depth(flow, trunk.term.steps[-1]), join.branch_depth(flow)
     if depth < shortest or _is_compared(flow, join, depth):  # summed attention scores, each from its projections
         return None
+    if kind == "projection" and depth == shortest == 1 and _is_affine(flow, join.branch):
+        if _readers(flow, join.number, ops.REARRANGING) <= ops.SCALING:
+            return None  # the mean of two heads
     if kind == "truncated" and not depth:
         return None  # a step of a scan takes in its place of the inputs
     ways = [flow.between(join.fork, side_nodes(flow, _other(step))) for step in steps]
@@ -269,7 +275,7 @@ _ROLES: list[tuple[Role, set[str]]] = [
     ("pools", ops.POOLING),
     ("projects", ops.MATRIX_PRODUCTS),
     ("normalises", ops.NORMALISING),
-    ("scales", ops.SCALING),
+    ("scales", ops.SCALING | {"aten.add", "aten.sub"}),  # by constants, as a batch norm with frozen statistics does
 ]
 
 
@@ -283,6 +289,12 @@ def shortcut_kind(flow: DataFlow, nodes: Nodes) -> ShortcutKind:
     if "pools" in roles and roles <= _FIXED and not flow.parameters_in(nodes):
         return "pooling"
     return "projection" if "projects" in roles and roles <= _LINEAR else "other"
+
+
+def _is_affine(flow: DataFlow, nodes: Nodes) -> bool:
+    """Whether operations are a matrix product and what changes no more than size and place."""
+    roles = {_role(flow, number) for number in members(nodes)}
+    return "projects" in roles and roles <= {"rearranges", "scales", "projects"}
 
 
 def multiplies_activations(flow: DataFlow, nodes: Nodes) -> bool:

@@ -19,11 +19,11 @@ from skiplens.base.memory import REDUCTION, free_bytes, require_fits
 from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state, threads
 from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness
-from skiplens.graph.batch import TARGETS, Batch, as_batches, take
-from skiplens.graph.dissect import dissect
+from skiplens.graph.batch import TARGETS, Batch, as_batches, several_of, take
+from skiplens.graph.dissect import dissect, other_backward
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import copy_of, try_call
-from skiplens.graph.loss import Loss, fitted
+from skiplens.graph.loss import Loss, SeveralLosses, fitted, returned_loss_of
 from skiplens.graph.network import ResidualNetwork
 from skiplens.readings.reading import Reading
 
@@ -65,7 +65,9 @@ class Subject:
         return self._taken_apart
 
     def network_of(self, batch: Batch) -> ResidualNetwork:
-        """The model taken apart with the first samples; found once for each number of them."""
+        """The model taken apart with the first samples, to take derivatives; found once for each number of them."""
+        if self._other_backward:
+            raise NotExportableError(self._other_backward)
         if batch.samples == self.batch.samples:
             return self.network
         if batch.samples not in self._others:
@@ -75,6 +77,10 @@ class Subject:
     @cached_property
     def _others(self) -> dict[int, ResidualNetwork]:
         return {}
+
+    @cached_property
+    def _other_backward(self) -> str:
+        return other_backward(self.network)
 
     @cached_property
     def _taken_apart(self) -> ResidualNetwork | NotExportableError:
@@ -196,7 +202,7 @@ def prepared(
     """
     named = getattr(getattr(data, "dataset", data), "classes", ())  # as data sets of torchvision have them, and ours
     classes = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
-    data, handed = with_targets(model, with_decoder_inputs(model, data), loss)
+    data, loss, handed = with_targets(model, with_decoder_inputs(model, data), loss)
     allowed *= next((FASTER.get(tensor.device.type, 1.0) for tensor in model.parameters()), 1.0)
     with threads(1):
         seen = take(data, samples, SEEN)
@@ -274,17 +280,32 @@ def with_decoder_inputs(model: nn.Module, data: Any) -> Any:
     return as_batches(data).map(completed)
 
 
+SUMMED = "The loss is the sum of those of its {count} targets."
+RETURNED = "The data has no targets beside the inputs, so the loss is the one that the model returns."
 HANDED = "The model takes its targets as an argument ({name}), so they were handed over with its inputs."
 
 
-def with_targets(model: nn.Module, data: Any, loss: Loss = None) -> tuple[Any, tuple[str, ...]]:
-    """The data, with its targets among the inputs where only then the model returns what they fit; what to tell."""
+def with_targets(model: nn.Module, data: Any, loss: Loss = None) -> tuple[Any, Loss, tuple[str, ...]]:
+    """The data, with its targets among the inputs where only then the model returns what they fit; loss; what to tell.
+
+    Of several targets for each sample the loss is the sum of theirs, unless one is given that takes them all.
+    """
     if isinstance(model, torch.jit.ScriptModule):
         raise InvalidInputError("No lens sees into compiled TorchScript. Hand in the nn.Module that it came from.")
     known = list(signature(model.forward).parameters)
     name = next((name for name in known if name in (*TARGETS, "y")), None)
-    if name is None or isinstance(data, Iterator):
-        return data, ()
+    if isinstance(data, Iterator):
+        return data, loss, ()
+    few = take(data, 2)
+    several = several_of(few)
+    if several is not None:
+        plain = as_batches(data).map(lambda batch: Batch(batch.inputs, batch.targets.clone()))
+        told = (SUMMED.format(count=len(several.forms)),) * (not callable(loss))
+        return plain, SeveralLosses(several, loss), told
+    if loss is None and not few.targets.numel() and _returns_loss(model, few):
+        return data, returned_loss_of, (RETURNED,)
+    if name is None:
+        return data, loss, ()
 
     def handed(batch: Batch) -> Batch:
         inputs, labels = batch.inputs, getattr(batch.inputs, "labels", None)
@@ -292,10 +313,19 @@ def with_targets(model: nn.Module, data: Any, loss: Loss = None) -> tuple[Any, t
         named = given if isinstance(given, dict) else dict(zip(known, given, strict=False))
         return Batch({**named, name: batch.targets if labels is None else labels}, batch.targets)
 
-    few = take(data, 2)
     if not few.targets.numel() or _fits(model, few, loss) or not _fits(model, handed(few), loss):
-        return data, ()
-    return as_batches(data).map(handed), (HANDED.format(name=name),)
+        return data, loss, ()
+    return as_batches(data).map(handed), loss, (HANDED.format(name=name),)
+
+
+def _returns_loss(model: nn.Module, batch: Batch) -> bool:
+    """Whether the model returns its loss beside other tensors, as those of Hugging Face do."""
+    try:
+        with preserve_state(model), torch.no_grad():
+            outputs = try_call(model, batch.arguments())
+    except SkiplensError:
+        return False
+    return len(outputs) > 1 and "loss" in outputs and not outputs["loss"].ndim
 
 
 def _fits(model: nn.Module, batch: Batch, loss: Loss) -> bool:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from skiplens.base.arguments import type_name
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.import_by_name import call_by_name
-from skiplens.graph.batch import IGNORED, Batch
+from skiplens.graph.batch import IGNORED, Batch, Several
 from skiplens.graph.functional import main_output
+from skiplens.graph.inputs import named_tensors
 
 Loss = Any
 """A name (``"cross_entropy"``, ``"mse"``), a function (outputs, targets) -> scalar, or None: the model returns it."""
@@ -165,6 +166,36 @@ def _described(value: Any) -> str:
     return f"a {type(value).__name__} without an entry 'loss'" if hasattr(value, "get") else f"a {type(value).__name__}"
 
 
+@dataclass(frozen=True)
+class SeveralLosses:
+    """One loss of several targets: a function of all that the model returned and of them, or the sum of theirs.
+
+    A target belongs to the output of the same name, or in the same place; whole numbers are classes.
+    """
+
+    several: Several
+    asked: Loss = None
+
+    def __call__(self, outputs: Any, targets: Tensor) -> Tensor:
+        """The scalar loss; `targets` has all of them side by side."""
+        apart = self.several.apart(targets)
+        if callable(self.asked):
+            return self.asked(outputs, apart)
+        named, wanted = dict(named_tensors(outputs)), dict(named_tensors(apart))
+        found = [named[key] for key in wanted] if named.keys() >= wanted.keys() else list(named.values())
+        if len(found) != len(wanted):
+            raise InvalidInputError(
+                f"Each sample has {len(wanted)} targets ({', '.join(wanted)}) and the model returns {len(found)} "
+                f"tensors ({', '.join(named)}). Hand over loss=, a function of what it returns and of all targets."
+            )
+        return sum((self._of(*pair) for pair in zip(found, wanted.values(), strict=True)), torch.zeros(()))
+
+    def _of(self, output: Tensor, target: Tensor) -> Tensor:
+        loss = self.asked or ("mse" if target.is_floating_point() else "cross_entropy")
+        same = loss != "cross_entropy" and target.numel() == output.numel()
+        return loss_rule(loss).plain(output, target.reshape(output.shape).to(output.dtype) if same else target)
+
+
 FROM_MODEL = "model"
 """The name that says that the model itself returns its loss."""
 
@@ -260,7 +291,7 @@ def fitted(outputs: Tensor, batch: Batch, loss: Loss = None) -> tuple[Loss, Batc
     Without a loss it is cross-entropy where targets are classes and the mean square where they are numbers. Losses that
     have no name get the targets as they are. A model that returns one number returns its loss.
     """
-    if outputs.ndim == 0 and loss is None:
+    if loss is returned_loss_of or (outputs.ndim == 0 and loss is None):
         return returned_loss_of, batch
     targets = batch.labelled().targets
     # One output for each whole number: a regression, for cross-entropy over one class is always zero.

@@ -54,6 +54,8 @@ REARRANGING = COPYING | _aten(
 )
 """Keep every number and at most change its place or precision."""
 
+REPEATING = _aten("expand repeat")
+
 CROPPING = {"_operator.getitem"} | _aten(
     "slice select narrow index index_select split split_with_sizes chunk unbind constant_pad_nd pad cat slice_scatter"
 )
@@ -62,7 +64,7 @@ CROPPING = {"_operator.getitem"} | _aten(
 POOLING = _aten(
     "avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d max_pool2d_with_indices "
     "max_pool3d_with_indices adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d "
-    "_adaptive_avg_pool3d adaptive_max_pool2d mean amax"
+    "_adaptive_avg_pool3d adaptive_max_pool2d mean amax max"
 )
 
 NORMALISING = _aten(

@@ -122,7 +122,7 @@ def improve(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     if steps < FULL or cost < LEAST_COST:
         raise InvalidInputError(f"steps is {steps} and cost {cost}; wanted at least {FULL} and {LEAST_COST}.")
     _require_changeable(model)
-    data, _ = with_targets(model, list(data) if isinstance(data, Iterator) else data, loss)
+    data, loss, _ = with_targets(model, list(data) if isinstance(data, Iterator) else data, loss)
     batch = take(data, SAMPLES).to(next(model.parameters()).device)
     if batch.samples < LEAST_SAMPLES:
         raise InvalidInputError(

@@ -9,6 +9,7 @@ from torch import fx
 
 from skiplens.base.errors import InvalidInputError, NoFrozenFormError
 from skiplens.graph.export import module_calls, module_of
+from skiplens.graph.functional import STILL
 from skiplens.graph.network import ResidualNetwork, is_floating, node_bytes, sources_of
 from skiplens.graph.network import plan as operations_before
 from skiplens.graph.operations import NOISE, drops_at_random, operation, read_by
@@ -126,8 +127,7 @@ def _require_repeatable(output: fx.Node) -> None:
     for node in operations_before([output], ()):
         if drops_at_random(node) or operation(node) in RANDOM:
             raise InvalidInputError(
-                f"The model draws at random ({where(node)}), so that its output has no one path spectrum. "
-                "Call model.eval() first, or set the dropout probability to 0."
+                f"The model draws at random ({where(node)}), so that its output has no one path spectrum. {STILL}"
             )
 
 

@@ -84,8 +84,8 @@ FOR_OTHER_MODELS = (
 )
 """What a lens says of a model or data that it is not made for; nothing has failed then."""
 REFUSALS = {
-    "modified by an inplace operation": "The model writes in place over a value that its own gradient needs, so it "
-    "cannot be trained as it is. Make a new tensor there."
+    "modified by an inplace operation": "In this mode the model writes in place over a value that its own gradient "
+    "needs, so it has none. Try its other mode (model.train() or model.eval()), or make a new tensor there."
 }
 """What torch says of models that it cannot differentiate, and what that means."""
 R = TypeVar("R", bound=Reading)
@@ -335,17 +335,17 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     lens that cannot measure this model is listed with its reason among the report's `problems`; so is one that was
     interrupted from the keyboard, and the report holds what was finished.
     """
-    chosen = choose(tuple(lenses))
+    chosen, model = choose(tuple(lenses)), require_module(model)
     progress = usual() if progress is silent else progress
     loss_rule(loss)  # a wrong name is an error before any work is done
     with chosen_blocks(blocks):
         for block in blocks:
-            require_submodule(require_module(model), block)
+            require_submodule(model, block)
     if isinstance(data, Iterator):  # it can be gone through once, and several lenses want batches
         data = list(itertools.islice(as_batches(data), KEPT_BATCHES))
     allowed = OPERATIONS if minutes is None else _allowed(minutes, len(chosen))
     looked_at = DEFAULT_SAMPLES if samples is None else samples
-    subject = prepared(require_module(model), data, looked_at, name or type(model).__name__, loss, allowed)
+    subject = prepared(model, data, looked_at, name or type(model).__name__, loss, allowed)
     with dropout_off(model) as dropping:
         pass  # it is off for each lens alone, since the forecast trains with it
     dropped = (DROPPING.format(count=len(dropping), names=listed(dropping)),) * bool(dropping)
@@ -412,7 +412,7 @@ def _unexpected(what: str, error: Exception) -> Problem:
     if known:
         message = f"{known} (torch said {said})"
     elif through_torch and not {ours, torchs} & set(files[-1].parents):
-        message = f"The model itself ended in an error when it was called for this. It said {said}"
+        message = f"The model itself ended in an error when it was called for this; it said {said}"
     else:
         message = f"{UNEXPECTED} ({said})"
     return Problem(what, message, traceback=trace)

@@ -74,21 +74,32 @@ def factor_at(flow: DataFlow, node: fx.Node) -> Factor | None:
 
 
 def _width(flow: DataFlow, network: ResidualNetwork, block: ResidualBlock, matrices: list[Factor]) -> int:
-    """Fewest outputs of a matrix that carries the signal; what only decides (a router, scores, a squeeze) does not."""
+    """Fewest outputs of a matrix on the widest way through the branch.
+
+    Beside it a low-rank adapter, a router, scores or a squeeze may be narrower.
+    """
+    outputs = {factor.number: _outputs(flow, factor) for factor in matrices}
+    widths = dict[int, float]()
+    for number in sorted(flow.number[network.node(name)] for name in block.branch.nodes):
+        carried = max((widths.get(source, math.inf) for source in flow.sources[number]), default=math.inf)
+        decides = flow.operation(number) in _GATES | _CHOOSING
+        widths[number] = min(carried or math.inf, outputs[number]) if number in outputs else 0 if decides else carried
     sides = [network.node(a.node).args[place] for a in block.additions for place in a.branch_arguments]
-    waiting, carrying = [flow.number[side] for side in sides if isinstance(side, fx.Node)], set[int]()
-    while waiting:
-        number = waiting.pop()
-        if number not in carrying and flow.operation(number) not in _GATES | _CHOOSING:
-            carrying.add(number)
-            waiting += flow.sources[number]
-    return min((_outputs(flow, f) for f in matrices if f.number in carrying or len(matrices) == 1), default=0)
+    found = [widths.get(flow.number[side], 0) for side in sides if isinstance(side, fx.Node)]
+    known = [int(width) for width in found if 0 < width < math.inf]
+    return max(known) if known else min(outputs.values(), default=0)
 
 
 def _outputs(flow: DataFlow, factor: Factor) -> int:
     """Channels after a convolution, features after a matrix."""
-    shape = flow.shape(factor.number)
-    return shape[1] if "conv" in flow.operation(factor.number) else shape[-1]
+    node, shape = flow.nodes[factor.number], flow.shape(factor.number)
+    kind, place = operation(node), [source.name for source in node.all_input_nodes].index(factor.value)
+    if kind == "aten.einsum":
+        read, _, made = str(node.args[0]).replace(" ", "").partition("->")
+        own = read.split(",")[place]
+        return math.prod(size for axis, size in zip(made, shape, strict=False) if axis in own and read.count(axis) == 1)
+    left = not place and kind in ("aten.mm", "aten.bmm", "aten.matmul") and len(shape) > 1
+    return shape[1 if "conv" in kind else -2 if left else -1]
 
 
 def is_near_zero(value: Tensor, is_matrix: bool) -> bool:

@@ -103,7 +103,7 @@ def judge_gradient(reading: SignalReading) -> Iterator[Finding]:
     """
     if list(judge_signal(reading)):
         return
-    growth = gentler(reading, reading.gradient_growth, growth_of(reading.gradient.flip(0)))
+    growth = gentler(reading, reading.gradient_growth, growth_of(reading.gradient[reading.cut :].flip(0)))
     yield from _judged(reading, growth, "gradient", allowed_gradient(reading))
 
 
@@ -252,7 +252,7 @@ def dead_branches(reading: SignalReading) -> tuple[list[int], float]:
     sizes = reading.branch_gradients
     if reading.broken or not arrived > 0 or not bool((sizes > 0).any()):
         return [], 0.0
-    floor = float(sizes.max()) * _resolution(reading)
+    floor = float(sizes.nan_to_num().max()) * _resolution(reading)
     chosen = (sizes <= floor) & (reading.zero_factors < FLAT_ORDER)
     return [index for index in _indices(chosen) if reading.matrices[index]], floor
 

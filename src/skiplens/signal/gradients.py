@@ -6,12 +6,13 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from skiplens.base.axes import Float
 from skiplens.graph.blocks import ResidualBlock
+from skiplens.graph.export import is_wall
 from skiplens.graph.flow import DataFlow
-from skiplens.graph.network import ResidualNetwork
+from skiplens.graph.network import ResidualNetwork, plain_call
 from skiplens.graph.operations import factor
 from skiplens.signal.reading import Names
 from skiplens.signal.units import Watcher
@@ -24,6 +25,7 @@ class Gradients:
     by_depth: Float[Tensor, "depths samples"]
     by_branch: Float[Tensor, " blocks"]
     at_starts: Float[Tensor, "starts samples"]
+    cut: int = 0  # first depths that the model lets no gradient into
 
 
 @dataclass(frozen=True)
@@ -100,16 +102,22 @@ def gradients(pieces: list[Piece], weights: list[Names], generator: torch.Genera
         direction = directions[start : start + piece.samples] if len(pieces) > 1 else directions
         by_signal, by_parameter = _pulled(piece, list(parameters.values()), direction)
         rows.append(torch.stack([sample_norms(gradient, piece.samples) for gradient in by_signal]))
+        reached = [
+            place for place, gradient in enumerate(by_signal[: len(first.chains.depths)]) if gradient is not None
+        ]
         for name, found in zip(parameters, by_parameter, strict=True):
             if found is not None:
                 sums[name] = sums[name] + found if name in sums else found
         start += piece.samples
+    walls = any(is_wall(node) for node in first.network.graph.nodes)
     norms = []
     for names in weights:
         own = [sums[name] for name in names if name in sums]
-        norms.append(float(sum(float(gradient.double().square().sum()) for gradient in own)) ** 0.5)
+        known = float(sum(float(gradient.double().square().sum()) for gradient in own)) ** 0.5
+        norms.append(math.nan if walls and names and not own else known)
     by_depth, count = torch.cat(rows, 1), len(first.chains.depths)
-    return Gradients(by_depth[:count], torch.tensor(norms, dtype=torch.float64), by_depth[count:])
+    cut = min(reached, default=0) if walls else 0
+    return Gradients(by_depth[:count], torch.tensor(norms, dtype=torch.float64), by_depth[count:], cut)
 
 
 def _pulled(
@@ -121,12 +129,18 @@ def _pulled(
         entered = network.run([*chains.depths[:1], *chains.towers])
     with torch.enable_grad():
         leaves = {name: value.detach().requires_grad_() for name, value in entered.items()}
-        values = network.run([*chains.depths, *chains.starts, network.output], given=leaves)
+        values = network.run([*chains.depths, *chains.starts, network.output], given=leaves, call=stopped)
         output = values[network.output]
         scalar = (output * direction.to(output)).sum() * (piece.samples / output.numel()) ** 0.5
         signals = [values[name] for name in (*chains.depths, *chains.starts)]
         found = torch.autograd.grad(scalar, [*signals, *parameters], allow_unused=True)
     return found[: len(signals)], found[len(signals) :]
+
+
+def stopped(node: fx.Node, arguments: Any, keywords: Any) -> Any:
+    """The operation; no gradient passes it where training lets none through."""
+    value = plain_call(node, arguments, keywords)
+    return value.detach().requires_grad_() if is_wall(node) else value
 
 
 def sample_norms(value: Tensor | None, samples: int) -> Float[Tensor, " samples"]:

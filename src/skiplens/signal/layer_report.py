@@ -35,10 +35,17 @@ def layer_sizes(states: LayerStates) -> Figure | None:
 def layers_section(states: LayerStates) -> Section:
     """How each layer fares."""
     places = states.of_kind("weights")
-    gradient, spread = (float(states.gradients[places[0]]), _last_spread(states)) if places else (math.nan, math.nan)
+    spread = _last_spread(states) if places else math.nan
     rows, known = _rows(states), not math.isnan(spread)  # one sample differs from no other
     differ = f" and the last sees samples that differ by {in_words(spread)} (1 − cosine)" * known
-    first = f"Of {len(places)} calls of weights the first gets a gradient of norm {in_words(gradient)}"
+    reached = [place for place in places if not states.gradients[place].isnan()]
+    which = "the first" if reached[:1] == places[:1] else f"the first that one reaches, {states.names[reached[0]]},"
+    size = in_words(float(states.gradients[reached[0]])) if reached else ""
+    first = (
+        f"Of {len(places)} calls of weights {which} gets a gradient of norm {size}"
+        if reached
+        else (f"Of {len(places)} calls of weights none gets a gradient")
+    )
     return Section(
         anchor=states.kind,
         title="Layers",

@@ -182,9 +182,12 @@ def _joins(value: Tensor) -> int:
     return found
 
 
-def _is_layer(module: nn.Module) -> bool:
-    # An attention of torch uses the weights of its child without calling it.
-    return next(module.children(), None) is None or isinstance(module, nn.MultiheadAttention)
+def _is_layer(name: str, module: nn.Module) -> bool:
+    # An attention of torch uses the weights of its child without calling it; what makes a weight is part of its layer.
+    if "parametrizations" in name.split("."):
+        return False
+    parts = [name for name, _ in module.named_children() if name != "parametrizations"]
+    return not parts or isinstance(module, nn.MultiheadAttention)
 
 
 def _kind(layer: nn.Module) -> str:
@@ -215,7 +218,7 @@ class _Watch:
         """What the model returns, with hooks on all its layers until then."""
         with ExitStack() as kept:  # until the backward pass, in which a layer may be called again to save memory
             for name, layer in model.named_modules():
-                for hook in self.hooks(name, layer) if _is_layer(layer) else ():
+                for hook in self.hooks(name, layer) if _is_layer(name, layer) else ():
                     kept.enter_context(hook)
             return batch.arguments().call(model)
 
@@ -289,7 +292,8 @@ def _real(value: Any) -> Iterator[Tensor]:
 
 def _norm(value: Tensor) -> Tensor:
     """In float64, in which no square of a float32 overflows."""
-    return torch.linalg.vector_norm(value.detach(), dtype=torch.float64)
+    value = value.detach().abs() if value.is_complex() else value.detach()
+    return torch.linalg.vector_norm(value, dtype=torch.float64)
 
 
 AT_ONCE = 2**17  # entries of the inputs, a few times in float64

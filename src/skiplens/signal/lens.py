@@ -90,6 +90,7 @@ def _measured(pieces: list[Piece], randomness: Randomness, progress: Progress) -
     chains = pieces[0].chains
     by_gradient: dict[str, Any] = {"gradient": backward.by_depth, "branch_gradients": backward.by_branch}
     by_gradient |= {"start_gradient": backward.at_starts, "starts": chains.first, "in_series": chains.in_series}
+    by_gradient["cut"] = backward.cut
     return {"samples": samples, **by_gradient, **forward, **of_branches, **health}
 
 
@@ -254,6 +255,7 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
         "fresh_norms": fresh_norms(model),
         "repeat_difference": repeat_difference(model, arguments),
         "training": model.training,
+        "cut": next((place for place, value in enumerate(behind) if value.requires_grad), 0),
         "broken": broken_tensors(model, arguments),
         "notes": (f"{reason} {ASSUMED}",),
     }
@@ -276,7 +278,7 @@ def _branch(call: ModuleCall, model: nn.Module, gradients: Mapping[str, Tensor |
         "branch_norms": size(brought),
         "shortcut_norms": size(shortcut),
         "alignments": cosine(brought, shortcut),
-        "branch_gradients": sum(found) ** 0.5,
+        "branch_gradients": sum(found) ** 0.5 if call.returned.requires_grad else torch.nan,
         "weight_norms": (sum(squares) / len(squares)) ** 0.5 if squares else torch.nan,
         "matrices": matrices,
         "shifts": tuple(name for name in named if name not in matrices),

@@ -88,12 +88,14 @@ class SignalReading(Reading, kind="signal"):
         start_signal: Root mean square of the signal that enters these blocks.
         start_gradient: Norm of the derivative by it.
         in_series: The most outermost blocks that one signal can pass; 0 in files from before it was counted.
+        cut: First depths that the model lets no gradient into, which is zero there.
         broken: Where values that are not finite were met.
         notes: What a person should know before reading on.
     """
 
     may_lack: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("branch_norms", "shortcut_norms", "alignments"), "the sum of the block was not seen"),
+        "branch_gradients": "the model lets no gradient into the branch",
         "norm_scales": "the branch has no batch norm",
         "weight_norms": "the branch has no weight matrix",
         "dead_units": "the branch has no ReLU",
@@ -131,6 +133,7 @@ class SignalReading(Reading, kind="signal"):
     start_signal: Float[Tensor, "starts samples"] | None = None
     start_gradient: Float[Tensor, "starts samples"] | None = None
     in_series: int = 0
+    cut: int = 0
     broken: Names = ()
     notes: tuple[str, ...] = ()
 
@@ -157,8 +160,8 @@ class SignalReading(Reading, kind="signal"):
 
     @property
     def gradient_growth(self) -> Growth:
-        """How the gradient grows from block to block on its way back, from the output to the input."""
-        return growth_of(self._along_blocks(self.gradient, self.start_gradient).flip(0))
+        """How the gradient grows from block to block on its way back, from the output as far as it is let in."""
+        return growth_of(self._along_blocks(self.gradient, self.start_gradient)[self.cut :].flip(0))
 
     @property
     def longest(self) -> int:

@@ -12,7 +12,7 @@ from skiplens.plots.figure import COLOURS, Bars, Figure, Line, Reference, drawn,
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section, provenance_of
 from skiplens.readings.finding import Finding
 from skiplens.signal.findings import LEAST_BLOCKS, RULES, allowed_gradient, allowed_growth, growth_scale
-from skiplens.signal.lens import SignalLens
+from skiplens.signal.lens import NO_JOIN, SignalLens
 from skiplens.signal.reading import Growth, SignalReading
 
 
@@ -99,11 +99,16 @@ def signal_section(reading: SignalReading) -> Section:
 def signal_sentence(reading: SignalReading) -> str:
     """Both in one sentence."""
     if not reading.depth:
-        return "Signal and gradient were not followed: there is no residual join."
+        why = "there is no residual join" if NO_JOIN in reading.notes else "its modules do not show its blocks"
+        return f"Signal and gradient were not followed: {why}."
     if reading.broken:
         return f"The signal cannot be followed: {reading.broken[0]} is not finite."
     blocks = f"{reading.depth} block{'s' * (reading.depth > 1)}"
-    gradient = f"{_change(reading.gradient.flip(0))} on its way back" if reading.gradient.any() else "is zero at each"
+    gradient = f"{_change(reading.gradient[reading.cut :].flip(0))} on its way back"
+    passed = reading.depth + 1 - reading.cut
+    if reading.cut:
+        gradient += f" through the last {passed}" if passed else ", which the model lets into none of them"
+    gradient = gradient if reading.gradient.any() else "is zero at each"
     return f"Over {blocks} the signal {_change(reading.signal)} and the gradient {gradient}."
 
 

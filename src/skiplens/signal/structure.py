@@ -110,7 +110,7 @@ def _hooked(subject: Subject, reason: NotExportableError, clock: Any) -> Structu
     none = torch.zeros(len(calls), dtype=torch.int64)
     return StructureReading(
         **_of_model(subject),
-        structure="residual" if calls else "chain",
+        structure="residual" if calls else "not known",
         output_shape=_shape(main_output(returned).shape),
         operations=0,
         block_names=tuple(call.name for call in calls),
@@ -229,6 +229,8 @@ def structure_sentence(reading: StructureReading) -> str:
     if reading.dense_joins:
         places = f"{len(reading.dense_joins)} place{'s' * (len(reading.dense_joins) > 1)}"
         return f"{reading.model} has no residual block; it joins by concatenation in {places}, as dense networks do."
+    if not reading.operations:
+        return f"Whether {reading.model} has residual blocks is not known: its graph cannot be read."
     return f"{reading.model} is a plain chain: no sum of a shortcut and a branch was found."
 
 

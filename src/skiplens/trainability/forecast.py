@@ -139,7 +139,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
             f"steps is {steps} and cost {cost}; wanted at least 1 step, and a cost of 0 or at least {LEAST_COST}."
         )
     device = trainable(model)[0].device
-    data, handed = with_targets(model, data, loss)
+    data, loss, handed = with_targets(model, data, loss)
     source, first, notes = opened(data, cost, seed, device)
     endless = isinstance(data, Iterator) and source.steps_per_epoch >= cost > 0  # it may have had more than were kept
     epoch = math.inf if endless else float(source.steps_per_epoch)

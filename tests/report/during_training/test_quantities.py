@@ -11,8 +11,9 @@ from torch.func import functional_call, jacrev
 
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError, NotResidualError, TooLargeError
+from skiplens.graph.inputs import require_module
 from skiplens.report.during_training import quantities
-from skiplens.report.during_training.probed_model import Probe, ProbedModel, unwrapped
+from skiplens.report.during_training.probed_model import Probe, ProbedModel
 from skiplens.report.during_training.record import MonitorOptions
 from tests.networks import Formula, LinearResidual, chain, drawn, linear, noise
 from tests.report.during_training.subjects import network, samples
@@ -187,5 +188,5 @@ def test_a_search_without_room_is_refused(monkeypatch):
 
 def test_wrappers_are_looked_through():
     model = network()
-    assert unwrapped(nn.DataParallel(model)) is model
-    assert unwrapped(torch.compile(nn.DataParallel(model), backend="eager")) is model
+    assert require_module(nn.DataParallel(model)) is model
+    assert require_module(torch.compile(nn.DataParallel(model), backend="eager")) is model

@@ -84,7 +84,7 @@ class ProbedModel:
     """
 
     def __init__(self, model: nn.Module, probe: Probe, options: MonitorOptions) -> None:
-        self.trained, self.probe, self.options = unwrapped(require_module(model)), probe, options
+        self.trained, self.probe, self.options = require_module(model), probe, options
         self.model = self.trained
         self.first_kernel = torch.zeros(0, 0, dtype=torch.float64)
         self.remarks: list[str] = []
@@ -154,14 +154,3 @@ class ProbedModel:
         """Keep a sentence, once."""
         if sentence not in self.remarks:
             self.remarks.append(sentence)
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The module inside the wrappers of `torch.compile` and of data parallelism."""
-    while True:
-        inside = getattr(model, "_orig_mod", None)  # how torch.compile keeps the module
-        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            inside = model.module
-        if not isinstance(inside, nn.Module):
-            return model
-        model = inside
