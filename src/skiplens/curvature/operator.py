@@ -116,7 +116,7 @@ class ProductPlan:
 
 
 _BATCHED_BYTES = 4 * 2**20  # on a CPU several vectors go as one only while they and the graph stay in the cache
-_VECTORS = 6  # those of Lanczos' method, which are more than a product needs by itself
+_VECTORS = 4  # the gradient that is differentiated, its derivative, and their sum in float64
 _ADDED_BY_PRODUCT = 1.5  # what a product allocates beside the graph, in sizes of the graph
 
 
@@ -218,7 +218,8 @@ class LossOperator(SymmetricOperator):
                 "The model's parameters changed after this operator was made; it belongs to the old ones. "
                 "Make a new operator with loss_operator(…)."
             )
-        total = torch.zeros(block.shape, dtype=torch.float64, device=self.device)
+        # one piece is no sum: its quotient is rounded to the same number from either precision
+        total = torch.zeros(block.shape, dtype=self.dtype if self._pieces == 1 else torch.float64, device=self.device)
         if block.shape[1] == 0:
             return total.to(block.dtype)
         columns = block.detach().to(self.device, self.dtype)
@@ -226,7 +227,7 @@ class LossOperator(SymmetricOperator):
             for curvature in self._curvatures():
                 width = self._probes  # as it is now: the first products may find that vectors go only one by one
                 for sums, few in zip(total.split(width, dim=1), columns.split(width, dim=1), strict=True):
-                    sums += self._products(curvature, few)
+                    self._add_products(sums, curvature, few)
                 del curvature  # before the next one is built
         if not bool(torch.isfinite(total.sum())):  # which needs no memory
             if not bool(torch.isfinite(columns).all()):
@@ -254,16 +255,20 @@ class LossOperator(SymmetricOperator):
                     self._kept.append(curvature)
                 del curvature
 
-    def _products(self, curvature: BatchCurvature, few: Tensor) -> Tensor:
-        """The curvature times a few columns: as one where that works, else one by one."""
+    def _add_products(self, sums: Tensor, curvature: BatchCurvature, few: Tensor) -> None:
+        """Add the curvature times a few columns: as one where that works, else one by one."""
         vectors, probes = self._order.split_columns(few), few.shape[1]
         if probes > 1 and self._probes > 1:
             try:
-                return self._order.join_columns(curvature.product(vectors, batched=True), probes)
+                parts = curvature.product(vectors, batched=True)
             except RuntimeError:  # an operation without a rule for several vectors, or no memory for them
                 self._probes = 1
-        each = [curvature.product([vector[i] for vector in vectors], batched=False) for i in range(probes)]
-        return torch.cat([self._order.join_columns(parts, 1) for parts in each], dim=1)
+            else:
+                self._order.add_columns(sums, parts)
+                return
+        for column in range(probes):
+            found = curvature.product([vector[column] for vector in vectors], batched=False)
+            self._order.add_columns(sums[:, column : column + 1], found)
 
 
 def _versions(model: nn.Module) -> dict[str, tuple[int, int]]:

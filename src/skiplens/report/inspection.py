@@ -6,6 +6,7 @@ import math
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from contextvars import copy_context
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from textwrap import shorten
@@ -24,7 +25,7 @@ from skiplens.base.errors import (
     SkiplensError,
 )
 from skiplens.base.files import is_folder, read_json, write_content, written_together
-from skiplens.base.memory import free_bytes, give_back, memory_retry
+from skiplens.base.memory import CEILING, free_bytes, give_back, memory_retry
 from skiplens.base.preserve_state import dropout_off, preserve_random_state, threads
 from skiplens.base.progress import Progress, silent, usual
 from skiplens.base.randomness import Randomness
@@ -67,6 +68,7 @@ KEPT_BATCHES = 32  # of data that can be gone through once
 NOTHING_SERIOUS = "Nothing serious was found in what was measured."
 ENOUGH = 4  # samples for a word of health: what half of all samples show, four miss in one case of 16
 SECONDS = 60
+ROOM, VECTORS = 5 * 2**29, 3  # bytes that a lens plans with on a processor at most, beside so many of each parameter
 SHOWN, WIDTH = 5, 240  # findings and characters of a line on one screen
 INTERRUPTED = "interrupted from the keyboard"
 DROPPING = (
@@ -426,10 +428,13 @@ def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progre
         progress(f"{lens.name}: out of memory, again with {share:.2%} of the budget", 0, 1)
 
     give_back()
+    context, size = copy_context(), sum(parameter.nbytes for parameter in subject.model.parameters())
+    if subject.device.type == "cpu":
+        context.run(CEILING.set, min(CEILING.get(), ROOM + VECTORS * size))
     still = nullcontext() if isinstance(lens, ForecastLens) else dropout_off(subject.model)  # a training keeps it
     require_room(type(lens), subject.model, LENSES.values(), free_bytes(subject.device))
     with still:
-        return memory_retry(lambda: lens(subject, randomness, progress), told)
+        return context.run(memory_retry, lambda: lens(subject, randomness, progress), told)
 
 
 def _allowed(minutes: float, lenses: int) -> float:
