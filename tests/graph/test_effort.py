@@ -48,11 +48,12 @@ def test_cheap_models_get_all_samples_and_costly_ones_what_fits():
 
 
 @pytest.mark.parametrize(
-    ("model", "count"), [(nn.Linear(3, 2), 1), (nn.BatchNorm1d(3).eval(), 1), (nn.BatchNorm1d(3), 2)]
+    ("layer", "training", "count"), [(nn.Identity, True, 1), (nn.BatchNorm1d, False, 1), (nn.BatchNorm1d, True, 2)]
 )
-def test_a_costly_subject_is_cut_and_says_so(model, count):
+def test_a_costly_subject_is_cut_and_says_so(layer, training, count):
     """To one sample, and to two where they depend on each other."""
-    subject = Subject(model, Batch(torch.ones(6, 3), torch.zeros(6)), "costly")
+    model = nn.Sequential(nn.Linear(3, 2), layer(2)).train(training)
+    subject = Subject(model, Batch(torch.rand(6, 3), torch.zeros(6)), "costly")
     batch, notes = subject.few(4, passes=OPERATIONS)
     assert batch.samples == count
     (note,) = notes

@@ -381,6 +381,7 @@ class FlatOrder:
         return [part.T.reshape(part.shape[1], *shape) for shape, part in parts]
 
     def add_columns(self, block: Float[Tensor, "params probes"], parts: Sequence[Tensor]) -> None:
-        """Add to a block what `split_columns` takes apart."""
-        for rows, part in zip(block.split(self.counts), parts, strict=True):
-            rows += part.reshape(block.shape[1], -1).T
+        """Add to a block what `split_columns` takes apart; each part is given up once it is added."""
+        parts = [*reversed(parts)]
+        for rows in block.split(self.counts):
+            rows += parts.pop().reshape(block.shape[1], -1).T

@@ -62,29 +62,25 @@ class Subject:
 
     @property
     def network(self) -> ResidualNetwork:
-        """The model with its residual blocks; found once, when a lens first asks."""
-        if isinstance(self._taken_apart, NotExportableError):
-            raise self._taken_apart
-        return self._taken_apart
+        """The model with its residual blocks; found with all samples, or with few where a pass is costly."""
+        count = self.afforded(GRAPH_PASSES, self.batch.samples, min(2, self.batch.samples))
+        return self.network_of(self.batch.first(count))
 
     def network_of(self, batch: Batch) -> ResidualNetwork:
         """The model taken apart with the first samples; found once for each number of them."""
-        if batch.samples == self.batch.samples:
-            return self.network
-        if batch.samples not in self._others:
-            self._others[batch.samples] = dissect(self.model, batch.inputs)
-        return self._others[batch.samples]
+        if batch.samples not in self._networks:
+            try:
+                self._networks[batch.samples] = dissect(self.model, batch.inputs)
+            except NotExportableError as error:
+                self._networks[batch.samples] = error
+        found = self._networks[batch.samples]
+        if isinstance(found, NotExportableError):
+            raise found
+        return found
 
     @cached_property
-    def _others(self) -> dict[int, ResidualNetwork]:
+    def _networks(self) -> dict[int, ResidualNetwork | NotExportableError]:
         return {}
-
-    @cached_property
-    def _taken_apart(self) -> ResidualNetwork | NotExportableError:
-        try:
-            return dissect(self.model, self.batch.inputs)
-        except NotExportableError as error:
-            return error
 
     @property
     def device(self) -> torch.device:
@@ -120,7 +116,8 @@ class Subject:
     def coupled(self) -> bool:
         """Whether a sample's output depends on others; where that cannot be asked they are taken to belong together."""
         with suppress(Exception), preserve_state(self.model):
-            return is_batch_coupled(PureModel(self.model, {}, {}), self.batch.first(2).inputs)
+            few = self.batch.first(self.afforded(GRAPH_PASSES, min(4, self.batch.samples), min(2, self.batch.samples)))
+            return is_batch_coupled(PureModel(self.model, {}, {}), few.inputs)
         return True
 
     def afforded(self, passes: float, most: int, least: int = 1) -> int:
@@ -202,6 +199,7 @@ SEEN = 512
 
 PASSES, FEWEST_PASSES = 10, 3
 """Forward passes that each lens may take which takes all samples of a subject, and those that it takes at least."""
+GRAPH_PASSES = 4 * PASSES  # so costly that a graph is made of two samples: each number of them has its own
 
 
 def prepared(

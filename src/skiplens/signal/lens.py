@@ -18,6 +18,7 @@ from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.dissect import CHOSEN_BLOCKS
 from skiplens.graph.functional import main_output
+from skiplens.graph.inputs import samples_of
 from skiplens.graph.lens import ENOUGH, Lens, Subject
 from skiplens.graph.modules import ASSUMED, ModuleCall, module_blocks
 from skiplens.graph.network import ResidualNetwork, node_bytes
@@ -200,14 +201,15 @@ def pieces_that_fit(subject: Subject, memory: int | None = None) -> list[Piece]:
     or eight in pieces where fewer fit.
     """
     batch = subject.batch
-    few = batch.first(2 if memory is not None else batch.samples)  # the budget may not hold a pass of all
-    network = subject.network_of(few)
-    sizes = [node_bytes(node) / few.samples for node in network.graph.nodes if node.op == "call_function"]
+    # the budget may not hold a pass of all
+    network = subject.network if memory is None else subject.network_of(batch.first(2))
+    count = samples_of(network.inputs.named or network.inputs.positional).count
+    sizes = [node_bytes(node) / count for node in network.graph.nodes if node.op == "call_function"]
     if memory is None:
         budget, needed, fixed = min(budget_bytes(subject.device), MOST_BYTES), sum(sizes), 0
     else:  # beside the values the derivatives of a layer, and the rows of the reading
         budget, needed = memory, sum(sizes) + 2 * max(sizes, default=0.0)
-        fixed = 4 * 8 * len(Piece(network, few.samples).chains.depths) * batch.samples
+        fixed = 4 * 8 * len(Piece(network, count).chains.depths) * batch.samples
     alone = memory is not None and not is_cut(subject.model, batch)
     require_least(memory, fixed + needed * (batch.samples if alone else 1), "the signal in one pass")
     fitting = batch.samples if alone or not needed else max(1, min(batch.samples, int((budget - fixed) // needed)))

@@ -201,8 +201,11 @@ class _Probe:
         others = [sample for sample in range(count) if sample != backward.sample]
         if any(bool(cotangent.reshape(count, -1)[others].any()) for cotangent in cotangents):
             raise PatternChanged("the first axis of a module's output is not the samples")
-        one_output = tuple(cotangent.unsqueeze(1) for cotangent in cotangents)
-        return use.rule.gradients(use.rule.prepare(call, count), one_output, slice(None))[backward.sample, 0]
+        prepared, one_output = use.rule.prepare(call, count), tuple(cotangent.unsqueeze(1) for cotangent in cotangents)
+        own = slice(backward.sample, backward.sample + 1)
+        if isinstance(prepared, Tensor) and len(one_output[0]) == len(prepared) == count:  # the others are not needed
+            return use.rule.gradients(prepared[own], (one_output[0][own],), slice(None))[0, 0]
+        return use.rule.gradients(prepared, one_output, slice(None))[backward.sample, 0]
 
 
 def calls_of(recording: Recording, cover: LayerCoverage, uses: Iterable[Use]) -> dict[Place, Call]:
