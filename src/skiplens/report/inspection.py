@@ -56,6 +56,7 @@ from skiplens.report.lenses import (
     has_section,
     samples_of,
     severity_of,
+    spared,
 )
 from skiplens.report.notebook import inline
 from skiplens.report.page import Problem, opening, page
@@ -68,7 +69,7 @@ KEPT_BATCHES = 32  # of data that can be gone through once
 NOTHING_SERIOUS = "Nothing serious was found in what was measured."
 ENOUGH = 4  # samples for a word of health: what half of all samples show, four miss in one case of 16
 SECONDS = 60
-ROOM, VECTORS = 2**31, 3  # bytes that a lens plans with on a processor, beside so many numbers for each parameter
+ROOM, VECTORS = 3 * 2**29, 3  # bytes that a lens plans with on a processor, beside so many numbers for each parameter
 SHOWN, WIDTH = 5, 240  # findings and characters of a line on one screen
 INTERRUPTED = "interrupted from the keyboard"
 DROPPING = (
@@ -117,7 +118,8 @@ class Report:
         seen = [f"{section.title}: {section.sentence}" for section in self.sections()]
         missing = [f"not measured: {problem.lens} ({problem.message})" for problem in self.problems]
         first = [self.advice] if self.advice else []
-        lines = [f"{self.title}: {self.verdict}", *first, *found, *more, *seen, *missing]
+        lines = [f"{self.title}: {self.verdict}", *first, *found, *more, *seen, *filter(None, [spared(self.readings)])]
+        lines += missing
         return "\n".join(shorten(line, WIDTH, placeholder=" …") for line in lines)
 
     __repr__ = __str__

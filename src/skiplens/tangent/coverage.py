@@ -63,23 +63,16 @@ NOTHING = Recording(torch.empty(0, 0), {})
 
 def kinds_of(uses: Sequence[Use]) -> list[list[Use]]:
     """The uses in groups with equal rules."""
-    kinds: list[list[Use]] = []
-    for use in uses:
-        same = next((kind for kind in kinds if kind[0].rule == use.rule), None)
-        if same is None:
-            kinds.append([use])
-        else:
-            same.append(use)
-    return kinds
+    first = [next(place for place, other in enumerate(uses) if other.rule == use.rule) for use in uses]
+    return [[use for use, own in zip(uses, first, strict=True) if own == place] for place in dict.fromkeys(first)]
 
 
 def have_products(uses: Sequence[Use]) -> bool:
     """Whether factors of all uses can be multiplied: those of one kind, and of a table with those of a matrix."""
     rules = [kind[0].rule for kind in kinds_of(uses)]
-    tied = all(
+    return len(rules) == 1 or all(
         isinstance(rule, EmbeddingTable) or (isinstance(rule, LinearWeight) and not rule.transposed) for rule in rules
     )
-    return len(rules) == 1 or tied
 
 
 def find_coverage(pure: PureModel, samples: Samples) -> LayerCoverage:

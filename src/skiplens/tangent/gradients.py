@@ -265,8 +265,8 @@ class KernelSum:
         elif isinstance(left, Factored) and isinstance(right, Factored):
             ones = [part.living() for part in left.parts]
             others = ones if left is right else [part.living() for part in right.parts]
-            for one, other in itertools.product(ones, others):
-                self._add_outer_products(one, other)
+            for pair in itertools.product(ones, others):
+                self._add_outer_products(*pair)
         elif isinstance(left, Deferred) and left is right:
             for gradients in left.slices(left.rows_at_once, side=0):
                 self.add(gradients, gradients)
@@ -317,9 +317,12 @@ def diagonal_of(form: GradientForm) -> Float[Tensor, "samples outputs"]:
     if isinstance(form, Deferred):
         return torch.stack([diagonal_of(gradients) for gradients in form.slices(form.rows_at_once, side=0)]).sum(0)
     if len(form.parts) > 1:
-        samples = (slice(n, n + 1) for n in range(len(form.parts[0].left)))
-        each = [itertools.product([part.select(one) for part in form.parts], repeat=2) for one in samples]
-        return torch.stack([sum(_outer_block(*pair, True) for pair in pairs).diagonal() for pairs in each])
+        rows = []
+        for sample in range(len(form.parts[0].left)):
+            parts = [part.select(slice(sample, sample + 1)) for part in form.parts]
+            pairs = [_outer_block(one, other, separate=True) for one, other in itertools.product(parts, parts)]
+            rows.append(torch.stack(pairs).sum(0).diagonal())
+        return torch.stack(rows)
     left, right = form.parts[0].left, form.parts[0].right
     meet = left @ left.transpose(1, 2) if left.is_floating_point() else left[:, :, None] == left[:, None, :]
     return (meet[:, None] * (right @ right.transpose(2, 3))).sum((2, 3))

@@ -210,14 +210,10 @@ def layer_work(pure: PureModel, cover: LayerCoverage) -> tuple[dict[str, Work], 
             prepared = [use.rule.prepare(call, samples) for use, call in zip(uses, called, strict=True)]
         shapes = [use.rule.outer_shape(has) for use, has in zip(uses, prepared, strict=True)]
         products = sum(s.terms * s.left * s.right if s else parameter.numel() for s in shapes)
-        known = {(use.module, use.call): shape for use, shape in zip(uses, shapes, strict=True) if shape}
-        outer = tuple(
+        known, outer = [(use, shape) for use, shape in zip(uses, shapes, strict=True) if shape is not None], ()
+        if len(known) == len(uses) and have_products(uses):
             # Uses of one kind stand together: the terms of all of them are in one row.
-            OuterShape(sum(shape.terms for shape in same), same[0].left, same[0].right)
-            for kind in kinds_of(uses)
-            if (same := [known[use.module, use.call] for use in kind if (use.module, use.call) in known])
-        )
-        outer = outer if len(known) == len(uses) and have_products(uses) else ()
+            outer = tuple(_together([shape for use, shape in known if use in kind]) for kind in kinds_of(uses))
         deferred, first = None, called[0]
         if len(uses) == 1 and uses[0].rule.deferrable and first.input.shape[0] == samples == first.zeros[0].shape[0]:
             deferred = (first.input[0].numel(), first.zeros[0][0].numel())
@@ -225,6 +221,10 @@ def layer_work(pure: PureModel, cover: LayerCoverage) -> tuple[dict[str, Work], 
         work[name] = Work(*_rows(parameter), products, outer, order, deferred)
     cotangents = sum(zero.numel() * zero.element_size() for call in calls.values() for zero in call.zeros)
     return work, cotangents // samples
+
+
+def _together(shapes: list[OuterShape]) -> OuterShape:
+    return replace(shapes[0], terms=sum(shape.terms for shape in shapes))
 
 
 def _rows(parameter: Tensor) -> tuple[int, int]:
