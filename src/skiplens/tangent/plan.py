@@ -210,7 +210,8 @@ def layer_work(pure: PureModel, cover: LayerCoverage) -> tuple[dict[str, Work], 
             prepared = [use.rule.prepare(call, samples) for use, call in zip(uses, called, strict=True)]
         shapes = [use.rule.outer_shape(has) for use, has in zip(uses, prepared, strict=True)]
         products = sum(s.terms * s.left * s.right if s else parameter.numel() for s in shapes)
-        known, outer = [(use, shape) for use, shape in zip(uses, shapes, strict=True) if shape is not None], ()
+        known = [(use, shape) for use, shape in zip(uses, shapes, strict=True) if shape is not None]
+        outer: tuple[OuterShape, ...] = ()
         if len(known) == len(uses) and have_products(uses):
             # Uses of one kind stand together: the terms of all of them are in one row.
             outer = tuple(_together([shape for use, shape in known if use in kind]) for kind in kinds_of(uses))
