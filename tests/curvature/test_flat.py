@@ -19,7 +19,9 @@ def test_columns_are_split_and_joined():
     parts = ORDER.split_columns(block)
     assert [tuple(part.shape) for part in parts] == [(5, 2, 3), (5, 2)]
     assert torch.equal(parts[0][3], block[:6, 3].reshape(2, 3))
-    assert torch.equal(ORDER.join_columns(parts, 5), block)
+    sums = block.clone()
+    ORDER.add_columns(sums, parts)
+    assert torch.equal(sums, 2 * block)
 
 
 def test_wrong_shapes_and_names():

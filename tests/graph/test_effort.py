@@ -47,15 +47,25 @@ def test_cheap_models_get_all_samples_and_costly_ones_what_fits():
     assert affordable(OPERATIONS, 100, 64, least=2) == 2
 
 
-@pytest.mark.parametrize(("training", "count"), [(False, 1), (True, 2)])
-def test_a_costly_subject_is_cut_and_says_so(training, count):
-    model = nn.Linear(3, 2).train(training)
-    subject = Subject(model, Batch(torch.ones(6, 3), torch.zeros(6)), "costly")
+@pytest.mark.parametrize(
+    ("layer", "training", "count"), [(nn.Identity, True, 1), (nn.BatchNorm1d, False, 1), (nn.BatchNorm1d, True, 2)]
+)
+def test_a_costly_subject_is_cut_and_says_so(layer, training, count):
+    """To one sample, and to two where they depend on each other."""
+    model = nn.Sequential(nn.Linear(3, 2), layer(2)).train(training)
+    subject = Subject(model, Batch(torch.rand(6, 3), torch.zeros(6)), "costly")
     batch, notes = subject.few(4, passes=OPERATIONS)
     assert batch.samples == count
     (note,) = notes
     assert note.startswith(f"A pass through this model is costly, so {count} instead of 4 samples were looked at. ")
     assert subject.few(9, passes=1)[0].samples == 6 and subject.few(9, passes=1)[1] == ()
+
+
+def test_up_to_eight_samples_are_counted_with_the_fewest_passes():
+    subject = Subject(nn.Linear(3, 2), Batch(torch.ones(20, 3), torch.zeros(20)), "costly", allowed=100.0, counted=1.0)
+    assert [subject.few(20, passes=25, fewest=fewest)[0].samples for fewest in (1, 5, 15, 40)] == [8, 8, 6, 4]
+    assert subject.few(5, passes=25, fewest=1)[0].samples == 5
+    assert subject.few(20, passes=5, fewest=1)[0].samples == 20
 
 
 def test_a_faster_device_may_take_more_operations(monkeypatch):

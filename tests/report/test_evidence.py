@@ -11,9 +11,11 @@ from torch import nn
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.progress import silent, usual
-from skiplens.graph.lens import OPERATIONS
+from skiplens.graph.batch import Batch
+from skiplens.graph.lens import MORE_TIME, OPERATIONS, operations_of
 from skiplens.jacobians.reading import JacobianSpectrum
-from skiplens.report.lenses import JUDGED
+from skiplens.report import inspection
+from skiplens.report.lenses import JUDGED, samples_of, spared
 from skiplens.signal.reading import SignalReading
 from skiplens.signal.structure import StructureReading
 from skiplens.tangent.reading import TangentReading
@@ -63,6 +65,22 @@ def test_few_samples_keep_the_word_healthy_away():
     )
     told = "Not enough measured (0 of 3): signal, layers, tangent had fewer than 4 samples. Nothing serious"
     assert few.verdict.startswith(told) and enough.verdict.startswith("Healthy")
+
+
+def test_what_a_costly_model_was_spared_is_told_lens_by_lens(monkeypatch):
+    """On one screen too, also where a finding takes the place of the verdict; nothing of a cheap model."""
+    data = noise(8, 3), LABELS
+    assert spared(sl.inspect(residual().eval(), data, lenses=["paths"]).readings) == ""
+    cost = operations_of(residual(), Batch(*data))
+    monkeypatch.setattr(inspection, "OPERATIONS", 24 * cost)  # three passes of all samples
+    report = sl.inspect(residual().eval(), data, lenses=["paths", "jacobians", "tangent", "convergence", "curvature"])
+    counts = {name: samples_of(report.reading(kind)) for name, kind in JUDGED.items() if report.reading(kind)}
+    assert counts == {"signal": 8, "layers": 8, "paths": 4, "jacobians": 1, "curvature": 1, "tangent": 6}
+    told = spared(report.readings)
+    assert "paths: A pass through this model is costly, so 4 instead of 8 samples were looked at." in told
+    assert "jacobians: A pass through this model is costly, so 1 instead of 4 samples" in told
+    assert "convergence: A pass is costly, so the slopes of branches were measured with 1 instead of 4 samples." in told
+    assert told.endswith(MORE_TIME) and told.count(MORE_TIME) == 1 and told[:60] in str(report)
 
 
 def test_fresh_statistics_keep_the_word_healthy_away_but_warn_of_nothing():

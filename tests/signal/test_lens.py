@@ -151,6 +151,17 @@ def test_samples_in_pieces_have_the_signal_of_all_together(samples):
 def test_fewer_samples_where_the_machine_is_short(monkeypatch):
     net = drawn(LinearResidual(3, 3))
     monkeypatch.setattr("skiplens.signal.lens.MOST_BYTES", 2 * 9 * 3 * 8)  # nine operations, two samples
+    monkeypatch.setattr("skiplens.signal.lens.ENOUGH", 1)
     reading = look(net, X)
     assert reading.samples == 2 and reading.signal.shape == (4, 2)
     assert_close(reading.signal, look(net, X[:2]).signal)
+
+
+def test_enough_samples_go_through_in_pieces_where_fewer_fit_at_once(monkeypatch):
+    net, whole = drawn(LinearResidual(3, 3)), look(drawn(LinearResidual(3, 3)), X)
+    monkeypatch.setattr("skiplens.signal.lens.MOST_BYTES", 2 * 9 * 3 * 8)  # two samples
+    reading = look(net, X)
+    assert reading.samples == len(X) == 5
+    assert_close(reading.signal, whole.signal)
+    assert_close(reading.gradient, whole.gradient)
+    assert_close(reading.branch_gradients, whole.branch_gradients)

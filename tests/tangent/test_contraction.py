@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from skiplens.graph.operations import patches
-from skiplens.tangent.gradients import Buffer, Deferred, Gradients, KernelSum, OuterProducts, diagonal_of
+from skiplens.tangent.gradients import Buffer, Deferred, Factored, Gradients, KernelSum, OuterProducts, diagonal_of
 from skiplens.tangent.rules import rules_of
 from tests.networks import drawn, noise
 from tests.tolerances import assert_close
@@ -18,12 +18,12 @@ def factors(samples, outputs, terms, named, seed):
     else:
         left = features = noise(samples, terms, 5, seed=seed + 100)
     rows = torch.einsum("ntf,notc->nofc", features, right).flatten(2)
-    return Gradients(rows), OuterProducts(left, right)
+    return Gradients(rows), Factored((OuterProducts(left, right),))
 
 
 def kernel(left, right, symmetric, separate):
-    n, outputs = len(left.right), left.right.shape[1]
-    total = KernelSum((n, len(right.right)), outputs if separate else 0, symmetric, left.right)
+    first, other = left.parts[0].right, right.parts[0].right
+    total = KernelSum((len(first), len(other)), first.shape[1] if separate else 0, symmetric, first)
     total.add(left, right)
     return total.result()
 
@@ -43,6 +43,34 @@ def test_both_forms_give_the_einsum(separate, terms, named, scratch, monkeypatch
     assert_close(kernel(outer_left, outer_left, True, separate), own)
     assert_close(diagonal_of(outer_left), plain_left.rows.square().sum(-1))
     assert_close(diagonal_of(plain_left), plain_left.rows.square().sum(-1))
+
+
+def tied(samples, seed):
+    """Gradients of a table of 4 × 3 that is looked up in and multiplied with, of which some terms are zero."""
+    looked_up, inputs = noise(samples, 2, 5, 3, seed=seed), noise(samples, 6, 3, seed=seed + 1)
+    names = torch.randint(0, 4, (samples, 5), generator=torch.Generator().manual_seed(seed))
+    cotangents = noise(samples, 2, 6, 4, seed=seed + 2)
+    cotangents[:, :, [0, 3]] = 0  # as of places that no output comes from
+    rows = torch.einsum("ntf,notc->nofc", torch.nn.functional.one_hot(names, 4).to(inputs), looked_up)
+    rows = (rows + torch.einsum("notf,ntc->nofc", cotangents, inputs)).flatten(2)
+    return rows, Factored((OuterProducts(names, looked_up), OuterProducts(inputs, cotangents)))
+
+
+@pytest.mark.parametrize("separate", [True, False])
+@pytest.mark.parametrize("scratch", [1, 2**25])
+def test_a_table_that_is_also_a_matrix_meets_itself(separate, scratch, monkeypatch):
+    monkeypatch.setattr("skiplens.tangent.gradients._PRODUCT_BYTES", scratch)
+    (rows, left), (others, right) = tied(4, seed=0), tied(3, seed=9)
+    pattern = "nop,mqp->nomq" if separate else "nop,mop->nm"
+    assert_close(kernel(left, right, False, separate), torch.einsum(pattern, rows, others))
+    assert_close(kernel(left, left, True, separate), torch.einsum(pattern, rows, rows))
+    assert_close(diagonal_of(left), rows.square().sum(-1))
+
+
+def test_terms_that_are_zero_for_all_samples_are_left_out():
+    form = tied(4, seed=0)[1].parts[1].living()
+    assert form.left.shape == (4, 4, 3) and form.right.shape == (4, 2, 4, 4)
+    assert form.living() is form
 
 
 def deferred(layer, samples, seed, *shape):

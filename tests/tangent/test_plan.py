@@ -17,7 +17,7 @@ from tests.tangent.cases import CASES
 
 
 def layer(rows, row_size, terms, order):
-    return Work(rows, row_size, terms * rows * row_size, OuterShape(terms, row_size, rows), order)
+    return Work(rows, row_size, terms * rows * row_size, (OuterShape(terms, row_size, rows),), order)
 
 
 NETWORK = {f"layer{i}": layer(16 * 2**i, 16 * 2**i, 1024 // 4**i, i) for i in range(4)}

@@ -294,10 +294,15 @@ def test_one_small_batch_is_all_there_is_so_its_own_guess_counts():
 
 def test_a_lens_that_could_try_two_steps_a_rate_says_nothing():
     inputs, targets = blobs(16)
-    few, enough = (Subject(small(), Batch(inputs[:n], targets[:n]), "costly", allowed=1.0) for n in (15, 16))
-    with pytest.raises(TooLargeError, match="14 steps could be tried, and 15 samples make no parts of a batch"):
-        ForecastLens()(few, Randomness(0))
+    few, enough, costly = (
+        Subject(small(), Batch(inputs[:n], targets[:n]), "costly", allowed=14 * 3 * 16 * 100 / 2 / times, counted=100.0)
+        for n, times in ((15, 2), (16, 4), (16, 5))
+    )
     assert ForecastLens()(enough, Randomness(0)).cost <= 14
+    for subject, times in ((few, 2), (costly, 5)):
+        told = f"fewest steps that tell something, 14 with 16 samples each, are {times} times what a forecast may take"
+        with pytest.raises(TooLargeError, match=told):
+            ForecastLens()(subject, Randomness(0))
 
 
 @pytest.mark.parametrize("loss", [None, lambda scores, targets: F.cross_entropy(scores, targets)])

@@ -91,12 +91,16 @@ _AS_BAD = {FailOn.warning: ("warning", "critical"), FailOn.critical: ("critical"
 
 def _print(report: "Report", full: bool) -> None:
     """What was looked at, the verdict and the findings; all that was seen only if asked for."""
+    from skiplens.report.lenses import spared
+
     sections = report.sections()
     looked_at = next((section.sentence for section in sections if section.anchor == "structure"), report.title)
     console.out().print(looked_at, markup=False)
     console.out().print(report.verdict, markup=False, style="bold")
     if report.advice:
         console.out().print(report.advice, markup=False)
+    if few := spared(report.readings):
+        console.out().print(few, markup=False)
     console.print_findings([(found.severity, found.sentence, report.change_with_proof(found)) for found in report.told])
     for section in sections if full else ():
         console.out().print(section.sentence, markup=False, style="bold")

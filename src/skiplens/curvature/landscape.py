@@ -100,7 +100,7 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
     with preserve_state(require_module(model)):
         goal = objective(model, loss_rule(loss), parameters, None)
         searched = isinstance(directions, str) and directions != "random"  # eigenvectors take second derivatives
-        needs = needs_of("hessian") if searched else _activations
+        needs = needs_of("hessian")[0] if searched else _activations
         problem = make_problem(goal, loss_batches(data, loss is None), progress, loss is None, Room(memory, needs))
         return _Slice(problem, options, directions, progress).reading(loss, data)
 

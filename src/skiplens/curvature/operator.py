@@ -1,6 +1,6 @@
 """Hessian, Gauss-Newton and Fisher matrices of any model and data as symmetric operators."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.base.memory import budget_bytes
+from skiplens.base.memory import budget_bytes, fresh_zeros, give_back
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.curvature.problem import (
@@ -95,14 +95,14 @@ def loss_operator(  # noqa: PLR0913 - options by keyword
             "'cross_entropy', 'mse' and 'binary_cross_entropy'. Use one of them, or kind='empirical_fisher' or "
             "'gauss_newton'."
         )
+    needs, sizes = needs_of(kind)
     with preserve_state(model), transformable(), torch.enable_grad():
         goal = objective(model, rule, parameters, dtype)
-        problem = make_problem(
-            goal, loss_batches(data, loss is None), progress, loss is None, Room(memory, needs_of(kind))
-        )
-        first = problem.objective.prepared(next(iter(problem.batches)))
-        per_sample = graph_bytes_per_sample(_CURVATURES[kind], problem.objective, first)
-        plan = planned(per_sample, problem, memory)
+        problem = make_problem(goal, loss_batches(data, loss is None), progress, loss is None, Room(memory, needs))
+        if not sizes:
+            needs(problem.objective, problem.objective.prepared(next(iter(problem.batches))))
+        plan = planned(sizes[0], problem, memory)
+    give_back()
     return LossOperator(problem, kind, plan, progress)
 
 
@@ -116,18 +116,8 @@ class ProductPlan:
 
 
 _BATCHED_BYTES = 4 * 2**20  # on a CPU several vectors go as one only while they and the graph stay in the cache
-_VECTORS = 6  # those of Lanczos' method, which are more than a product needs by itself
+_VECTORS = 4  # the gradient that is differentiated, its derivative, and their sum in float64
 _ADDED_BY_PRODUCT = 1.5  # what a product allocates beside the graph, in sizes of the graph
-
-
-def needs_of(kind: str) -> Callable[[Objective, Batch], tuple[float, float]]:
-    """What products need: bytes of graphs and what is added to them for each sample, and a few vectors beside."""
-
-    def needs(goal: Objective, first: Batch) -> tuple[float, float]:
-        each = (1 + _ADDED_BY_PRODUCT) * graph_bytes_per_sample(_CURVATURES[kind], goal, first)
-        return each, float(_vector_bytes(goal))
-
-    return needs
 
 
 def _vector_bytes(goal: Objective) -> int:
@@ -155,6 +145,20 @@ def planned(per_sample: int, problem: LossProblem, memory: int | None) -> Produc
     graphs = max(largest, sum(sizes[:kept]) * per_sample)
     batched = _BATCHED_BYTES if on_cpu else (budget - graphs) / _ADDED_BY_PRODUCT
     return ProductPlan(kept, piece, max(1, int(batched // largest)))
+
+
+def needs_of(kind: str) -> tuple[Callable[[Objective, Batch], tuple[float, float]], list[int]]:
+    """What products need: bytes of graphs and what is added to them for each sample, and a few vectors beside.
+
+    With it comes a list in which each call puts the bytes of the graphs alone.
+    """
+    sizes: list[int] = []
+
+    def needs(goal: Objective, first: Batch) -> tuple[float, float]:
+        sizes.append(graph_bytes_per_sample(_CURVATURES[kind], goal, first))
+        return (1 + _ADDED_BY_PRODUCT) * sizes[-1], float(_vector_bytes(goal))
+
+    return needs, sizes
 
 
 class LossOperator(SymmetricOperator):
@@ -194,14 +198,23 @@ class LossOperator(SymmetricOperator):
     @cached_property
     def gradient(self) -> Float[Tensor, " params"]:
         """The gradient of the loss as one vector."""
-        total, goal = torch.zeros(self.size, dtype=torch.float64, device=self.device), self._problem.objective
+        total, goal = self._zeros(self.size, 1), self._problem.objective
         with preserve_state(goal.pure.model), transformable(), torch.enable_grad():
-            for batch in self._problem.pieces(self.plan.piece):
-                leaves = goal.leaves()
-                value = goal.total(goal.outputs(leaves, batch), batch)
-                parts = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
-                total += torch.cat([part.reshape(-1) for part in parts])
-        return (total / self._problem.divisor).to(self.dtype)
+            known = [kept.gradient for kept in self._kept if isinstance(kept, HessianCurvature)]
+            others = map(self._gradient_of, self._problem.pieces(self.plan.piece))
+            for parts in known if len(known) == self._pieces else others:
+                self._order.add_columns(total, [part.detach() for part in parts])
+        return total[:, 0].div_(self._problem.divisor).to(self.dtype)
+
+    def _gradient_of(self, batch: Batch) -> Sequence[Tensor]:
+        goal, leaves = self._problem.objective, self._problem.objective.leaves()
+        value = goal.total(goal.outputs(leaves, batch), batch)
+        return torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
+
+    def _zeros(self, *shape: int) -> Tensor:
+        """To add up in: one piece is no sum, and its quotient is rounded from either precision alike."""
+        kind = self.dtype if self._pieces == 1 else torch.float64
+        return fresh_zeros(torch.empty(0, dtype=kind, device=self.device), *shape)
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, " params"]:
         """One vector from a tensor for each of `names`."""
@@ -218,7 +231,7 @@ class LossOperator(SymmetricOperator):
                 "The model's parameters changed after this operator was made; it belongs to the old ones. "
                 "Make a new operator with loss_operator(…)."
             )
-        total = torch.zeros(block.shape, dtype=torch.float64, device=self.device)
+        total = self._zeros(*block.shape)
         if block.shape[1] == 0:
             return total.to(block.dtype)
         columns = block.detach().to(self.device, self.dtype)
@@ -226,7 +239,7 @@ class LossOperator(SymmetricOperator):
             for curvature in self._curvatures():
                 width = self._probes  # as it is now: the first products may find that vectors go only one by one
                 for sums, few in zip(total.split(width, dim=1), columns.split(width, dim=1), strict=True):
-                    sums += self._products(curvature, few)
+                    self._add_products(sums, curvature, few)
                 del curvature  # before the next one is built
         if not bool(torch.isfinite(total.sum())):  # which needs no memory
             if not bool(torch.isfinite(columns).all()):
@@ -254,16 +267,20 @@ class LossOperator(SymmetricOperator):
                     self._kept.append(curvature)
                 del curvature
 
-    def _products(self, curvature: BatchCurvature, few: Tensor) -> Tensor:
-        """The curvature times a few columns: as one where that works, else one by one."""
+    def _add_products(self, sums: Tensor, curvature: BatchCurvature, few: Tensor) -> None:
+        """Add the curvature times a few columns: as one where that works, else one by one."""
         vectors, probes = self._order.split_columns(few), few.shape[1]
         if probes > 1 and self._probes > 1:
             try:
-                return self._order.join_columns(curvature.product(vectors, batched=True), probes)
+                parts = curvature.product(vectors, batched=True)
             except RuntimeError:  # an operation without a rule for several vectors, or no memory for them
                 self._probes = 1
-        each = [curvature.product([vector[i] for vector in vectors], batched=False) for i in range(probes)]
-        return torch.cat([self._order.join_columns(parts, 1) for parts in each], dim=1)
+            else:
+                self._order.add_columns(sums, parts)
+                return
+        for column in range(probes):
+            own = [vector[column] for vector in vectors]
+            self._order.add_columns(sums[:, column : column + 1], curvature.product(own, batched=False))
 
 
 def _versions(model: nn.Module) -> dict[str, tuple[int, int]]:

@@ -377,6 +377,8 @@ class FlatOrder:
         parts = zip(self.shapes.values(), block.split(self.counts), strict=True)
         return [part.T.reshape(part.shape[1], *shape) for shape, part in parts]
 
-    def join_columns(self, parts: Sequence[Tensor], probes: int) -> Float[Tensor, "params probes"]:
-        """The opposite of `split_columns`."""
-        return torch.cat([part.reshape(probes, -1).T for part in parts])
+    def add_columns(self, block: Float[Tensor, "params probes"], parts: Sequence[Tensor]) -> None:
+        """Add to a block what `split_columns` takes apart; each part is given up once it is added."""
+        parts = [*reversed(parts)]
+        for rows in block.split(self.counts):
+            rows += parts.pop().reshape(block.shape[1], -1).T

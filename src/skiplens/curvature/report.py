@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from skiplens.base.errors import NotExportableError, NotReachedError
-from skiplens.base.memory import budget_bytes
+from skiplens.base.memory import free_bytes
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.base.words import in_words, plus_minus
@@ -28,7 +28,7 @@ MOST_EXACT = 100  # parameters up to which all eigenvalues are computed: one pro
 PASSES_OF_A_PRODUCT = 6  # a product with the Hessian in forward passes: two forward, and backward through both
 
 
-FEWEST_STEPS = 6  # of Lanczos, which show the extremes and the outline of the density
+FEWEST_STEPS = 4  # of Lanczos, which show the extremes, with how far off they may be, and an outline of the density
 VECTORS, FEWEST_BYTES = 14, 2**31  # of the length of all parameters that are at hand at least, and what they may take
 
 
@@ -105,7 +105,7 @@ class CurvatureLens(Lens):
 def _memory_for(pure: PureModel) -> int | None:
     """A budget in which a few steps keep no basis, which they do not need; None where there is not even that room."""
     least = max(FEWEST_BYTES, VECTORS * pure.parameter_count * pure.dtype.itemsize)
-    return least if least <= budget_bytes(pure.device) else None
+    return least if least <= free_bytes(pure.device) else None
 
 
 _MOST_POINTS = 2000  # more eigenvalues than this are not drawn one by one

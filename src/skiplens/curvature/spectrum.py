@@ -1,5 +1,6 @@
 """The spectrum of the Hessian of any model's loss: all eigenvalues, or their extremes and density."""
 
+import math
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.linalg import vector_norm
 
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.axes import Float
@@ -169,7 +171,7 @@ class _Measurement:
             of=operator.kind,
             samples=operator.samples,
             loss=float(operator.loss),
-            gradient_norm=float(torch.cat([part.flatten().double() for part in gradient.values()]).norm()),
+            gradient_norm=math.hypot(*(vector_norm(part, dtype=torch.float64).item() for part in gradient.values())),
             parameter_shapes={name: tuple(part.shape) for name, part in gradient.items()},
             **fields,
         )

@@ -1,5 +1,6 @@
 """A lens and its subject: options in, a reading of a model and its batch out; looking changes nothing."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -21,7 +22,7 @@ from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import TARGETS, Batch, as_batches, several_of, take
 from skiplens.graph.dissect import dissect, other_backward
-from skiplens.graph.functional import main_output
+from skiplens.graph.functional import PureModel, is_batch_coupled, main_output
 from skiplens.graph.inputs import copy_of, try_call
 from skiplens.graph.loss import Loss, SeveralLosses, fitted, returned_loss_of
 from skiplens.graph.network import ResidualNetwork
@@ -31,6 +32,8 @@ OPERATIONS, PER_SECOND = 1e12, 5e10
 """Floating operations that one lens may take, and those of a second on two cores: some twenty seconds."""
 WORTH_THREADS = 2.5e9  # floating operations of a batch: below, threads wait for each other more than they compute
 FASTER = {"cuda": 100.0}  # times as many a second, by device; of a GPU a cautious number
+ENOUGH = 8
+"""Samples up to which a lens counts the fewest passes that it can do with, not those that it usually takes."""
 
 
 @dataclass(frozen=True)
@@ -59,35 +62,34 @@ class Subject:
 
     @property
     def network(self) -> ResidualNetwork:
-        """The model with its residual blocks; found once, when a lens first asks."""
-        if isinstance(self._taken_apart, NotExportableError):
-            raise self._taken_apart
-        return self._taken_apart
+        """The model with its residual blocks; found with all samples, or with few where a pass is costly."""
+        count = self.afforded(GRAPH_PASSES, self.batch.samples, min(2, self.batch.samples))
+        return self._taken_apart(self.batch.first(count))
 
     def network_of(self, batch: Batch) -> ResidualNetwork:
         """The model taken apart with the first samples, to take derivatives; found once for each number of them."""
         if self._other_backward:
             raise NotExportableError(self._other_backward)
-        if batch.samples == self.batch.samples:
-            return self.network
-        if batch.samples not in self._others:
-            self._others[batch.samples] = dissect(self.model, batch.inputs)
-        return self._others[batch.samples]
+        return self._taken_apart(batch)
+
+    def _taken_apart(self, batch: Batch) -> ResidualNetwork:
+        if batch.samples not in self._networks:
+            try:
+                self._networks[batch.samples] = dissect(self.model, batch.inputs)
+            except NotExportableError as error:
+                self._networks[batch.samples] = error
+        found = self._networks[batch.samples]
+        if isinstance(found, NotExportableError):
+            raise found
+        return found
 
     @cached_property
-    def _others(self) -> dict[int, ResidualNetwork]:
+    def _networks(self) -> dict[int, ResidualNetwork | NotExportableError]:
         return {}
 
     @cached_property
     def _other_backward(self) -> str:
         return other_backward(self.network)
-
-    @cached_property
-    def _taken_apart(self) -> ResidualNetwork | NotExportableError:
-        try:
-            return dissect(self.model, self.batch.inputs)
-        except NotExportableError as error:
-            return error
 
     @property
     def device(self) -> torch.device:
@@ -104,13 +106,28 @@ class Subject:
         """As many threads as torch has, or one where a pass is not worth more."""
         return 1 if self.operations * self.batch.samples < WORTH_THREADS else torch.get_num_threads()
 
-    def few(self, most: int, passes: float, least: int = 1) -> tuple[Batch, tuple[str, ...]]:
-        """The first samples, up to `most`, of which a lens can afford so many forward passes; what to tell if fewer."""
+    def few(self, most: int, passes: float, least: int = 1, fewest: float = math.inf) -> tuple[Batch, tuple[str, ...]]:
+        """The first samples, up to `most`, of which a lens can afford so many forward passes; what to tell if fewer.
+
+        Up to eight are taken where a lens can do with the `fewest` passes.
+        """
         wanted = self.batch.samples if self.asked else min(most, self.batch.samples)
-        # Batch norm in training mode refuses a single sample.
-        least = min(wanted, 2 if self.model.training else least)
+        least = max(min(wanted, least), self.afforded(fewest, min(wanted, ENOUGH), 0))
         count = max(least, int(self.afforded(passes, wanted, least) * REDUCTION.get()))
+        count = self.at_least_together(count, wanted)
         return self.batch.first(count), cut_note(count, wanted)
+
+    def at_least_together(self, count: int, wanted: int) -> int:
+        """So many samples, but two instead of one where they depend on each other: batch norm refuses a single one."""
+        return min(2, wanted) if count == 1 and self.model.training and self.coupled else count
+
+    @cached_property
+    def coupled(self) -> bool:
+        """Whether a sample's output depends on others; where that cannot be asked they are taken to belong together."""
+        with suppress(Exception), preserve_state(self.model):
+            few = self.batch.first(self.afforded(GRAPH_PASSES, min(4, self.batch.samples), min(2, self.batch.samples)))
+            return is_batch_coupled(PureModel(self.model, {}, {}), few.inputs)
+        return True
 
     def afforded(self, passes: float, most: int, least: int = 1) -> int:
         """As many, up to `most`, as so many forward passes of each are within what a lens may take."""
@@ -189,8 +206,9 @@ COARSE = (torch.bfloat16, torch.float16)
 SEEN = 512
 """Samples that are kept of what was read, for what is cheap."""
 
-PASSES = 10
-"""Forward passes for which all samples of a subject are needed at once."""
+PASSES, FEWEST_PASSES = 10, 3
+"""Forward passes that each lens may take which takes all samples of a subject, and those that it takes at least."""
+GRAPH_PASSES = 4 * PASSES  # so costly that a graph is made of two samples: each number of them has its own
 
 
 def prepared(
@@ -216,7 +234,7 @@ def prepared(
     with threads(1):  # for two samples
         model, told = settled(model, batch)
         whole = Subject(model, batch, name, allowed=allowed)
-        batch, cut = whole.few(samples, passes=PASSES)
+        batch, cut = whole.few(samples, PASSES, fewest=FEWEST_PASSES)
     more = None if types else data  # it comes in the precision of the model itself
     told = (*notes, *handed, *told, *cut)
     subject = Subject(model, batch, name, told, loss, seen, more, False, allowed, classes, whole.operations)

@@ -23,7 +23,7 @@ def pieces_of(model: nn.Module, batch: Batch, memory: int | None, what: str, fix
     and holds no such pass.
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    few = batch.first(4)  # batch norm in training mode refuses a single sample
+    few = batch.first(2)  # batch norm in training mode refuses a single sample
     with preserve_state(require_module(model)), keeps_gradients(dict(model.named_parameters())), torch.enable_grad():
         moving = few.map_inputs(lambda t: t.detach().requires_grad_().clone() if t.is_floating_point() else t)
         sizes = saved_tensors(lambda: moving.arguments().call(model), list(model.parameters()))

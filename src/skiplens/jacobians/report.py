@@ -26,7 +26,7 @@ from skiplens.signal.structure import StructureReading
 
 PASSES_OF_A_STEP = 6  # of Lanczos: forward and back through the blocks with their shortcuts, without, and end to end
 OF_THE_BATCH = "So these are the singular values of the whole batch, which holds the samples together."
-FEWEST_STEPS = 12  # the largest singular value is found with so many, and the density in its coarse form
+FEWEST_STEPS = 10  # the largest singular value is found with so many, and the density in its coarse form
 
 
 @dataclass(frozen=True)

@@ -127,8 +127,9 @@ def spectral_density(
     streams = [randomness.child("probe", number).torch() for number in range(options.probes)]
     width, parts = max(1, options.at_once or options.probes), []
     for start in range(0, options.probes, width):
-        probes = torch.cat([draw(operator, 1, stream) for stream in streams[start : start + width]], dim=1)
-        found = tridiagonalise_each(operator, probes, options.steps, options.reorthogonalise, progress=progress)
+        drawn = (draw(operator, 1, stream) for stream in streams[start : start + width])
+        how = (options.steps, options.reorthogonalise, progress)
+        found = tridiagonalise_each(operator, torch.cat([*drawn], dim=1), *how)
         nodes, vectors = torch.linalg.eigh(found.matrices())
         weights = vectors[:, 0].square()
         residuals = found.off_diagonal[:, -1:] * vectors[:, -1].abs()

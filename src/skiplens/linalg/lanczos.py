@@ -223,10 +223,11 @@ def tridiagonalise_each(
     steps = min(steps, operator.size)
     rows = probes.T.contiguous()  # one probe a row
     newest, previous = rows / rows.norm(dim=1, keepdim=True), torch.zeros_like(rows)
-    basis = fresh_empty(rows, rows.shape[0], steps if reorthogonalise else 0, rows.shape[1])
-    beta = scale = rows.new_zeros(rows.shape[0])
+    del probes, rows  # of which the caller keeps none
+    basis = fresh_empty(newest, newest.shape[0], steps if reorthogonalise else 0, newest.shape[1])
+    beta = scale = newest.new_zeros(newest.shape[0])
     # Below this a remainder is rounding: an orthogonalisation against the whole size makes about √size of it.
-    rounding = 4 * torch.finfo(rows.dtype).eps * operator.size**0.5
+    rounding = 4 * torch.finfo(newest.dtype).eps * operator.size**0.5
     alphas, betas = list[Tensor](), list[Tensor]()
     for step in track(range(steps), "Lanczos steps", steps, progress):
         product = (operator @ newest.T).T.contiguous().detach()

@@ -86,8 +86,13 @@ def root_estimate(square: TraceEstimate) -> TraceEstimate:
 
 def rademacher(size: int, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
     """Columns of independent signs: the least variance for Hutchinson's estimate among independent entries."""
-    bits = torch.randint(0, 2, (size, count), generator=generator, device=generator.device)
-    return (2 * bits - 1).to(torch.float64)
+    return _signs(size, count, generator).to(torch.float64)
+
+
+def _signs(size: int, count: int, generator: torch.Generator) -> Tensor:
+    """In one byte each."""
+    drawn = torch.randint(0, 2, (size, count), generator=generator, device=generator.device, dtype=torch.int8)
+    return drawn.mul_(2).sub_(1)
 
 
 def gaussian(size: int, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
@@ -102,5 +107,5 @@ def sphere(size: int, count: int, generator: torch.Generator) -> Float[Tensor, "
 
 
 def draw(operator: SymmetricOperator, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
-    """Signs that `operator` can multiply: its size, dtype and device; drawn in float64 on the generator's device."""
-    return rademacher(operator.size, count, generator).to(operator.device, operator.dtype)
+    """Signs that `operator` can multiply: its size, dtype and device; drawn on the generator's device."""
+    return _signs(operator.size, count, generator).to(operator.device, operator.dtype)

@@ -6,6 +6,7 @@ import math
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from contextvars import copy_context
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from textwrap import shorten
@@ -24,7 +25,7 @@ from skiplens.base.errors import (
     SkiplensError,
 )
 from skiplens.base.files import is_folder, read_json, write_content, written_together
-from skiplens.base.memory import free_bytes, give_back, memory_retry
+from skiplens.base.memory import CEILING, free_bytes, give_back, memory_retry
 from skiplens.base.preserve_state import dropout_off, preserve_random_state, threads
 from skiplens.base.progress import Progress, silent, usual
 from skiplens.base.randomness import Randomness
@@ -55,6 +56,7 @@ from skiplens.report.lenses import (
     has_section,
     samples_of,
     severity_of,
+    spared,
 )
 from skiplens.report.notebook import inline
 from skiplens.report.page import Problem, opening, page
@@ -68,6 +70,7 @@ KEPT_BATCHES = 32  # of data that can be gone through once
 NOTHING_SERIOUS = "Nothing serious was found in what was measured."
 ENOUGH = 4  # samples for a word of health: what half of all samples show, four miss in one case of 16
 SECONDS = 60
+ROOM, VECTORS = 3 * 2**29, 3  # bytes that a lens plans with on a processor, beside so many numbers for each parameter
 SHOWN, WIDTH = 5, 240  # findings and characters of a line on one screen
 INTERRUPTED = "interrupted from the keyboard"
 DROPPING = (
@@ -116,7 +119,8 @@ class Report:
         seen = [f"{section.title}: {section.sentence}" for section in self.sections()]
         missing = [f"not measured: {problem.lens} ({problem.message})" for problem in self.problems]
         first = [self.advice] if self.advice else []
-        lines = [f"{self.title}: {self.verdict}", *first, *found, *more, *seen, *missing]
+        lines = [f"{self.title}: {self.verdict}", *first, *found, *more, *seen, *filter(None, [spared(self.readings)])]
+        lines += missing
         return "\n".join(shorten(line, WIDTH, placeholder=" …") for line in lines)
 
     __repr__ = __str__
@@ -437,10 +441,13 @@ def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progre
         progress(f"{lens.name}: out of memory, again with {share:.2%} of the budget", 0, 1)
 
     give_back()
+    context, size = copy_context(), sum(parameter.nbytes for parameter in subject.model.parameters())
+    if subject.device.type == "cpu":
+        context.run(CEILING.set, min(CEILING.get(), ROOM + VECTORS * size))
     still = nullcontext() if isinstance(lens, ForecastLens) else dropout_off(subject.model)  # a training keeps it
     require_room(type(lens), subject.model, LENSES.values(), free_bytes(subject.device))
     with still:
-        return memory_retry(lambda: lens(subject, randomness, progress), told)
+        return context.run(memory_retry, lambda: lens(subject, randomness, progress), told)
 
 
 def _allowed(minutes: float, lenses: int) -> float:

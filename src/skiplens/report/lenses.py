@@ -13,7 +13,7 @@ from skiplens.base.words import percent
 from skiplens.curvature import landscape_reading
 from skiplens.curvature import report as curvature
 from skiplens.graph.inputs import first_line
-from skiplens.graph.lens import Lens
+from skiplens.graph.lens import MORE_TIME, Lens
 from skiplens.improvement import best_change
 from skiplens.improvement import report as improvement
 from skiplens.jacobians import report as jacobians
@@ -22,7 +22,7 @@ from skiplens.paths import report as paths
 from skiplens.plots.figure import Figure, drawn
 from skiplens.plots.plotly_json import plotly_json
 from skiplens.plots.section import KeyNumber, Overlay, Quantity, ReadingView, Scale, Section, provenance_of
-from skiplens.readings.finding import Finding, Rule, by_severity
+from skiplens.readings.finding import Finding, Rule, by_severity, listed
 from skiplens.readings.reading import Reading
 from skiplens.report import verification_reading
 from skiplens.report.during_training import along, depth_reading, page
@@ -144,6 +144,18 @@ def counted(reading: Reading) -> str:
     """The number of samples as a sentence; '' where that is not known."""
     count = samples_of(reading)
     return "" if count is None else f"Measured with {count} sample{'s' * (count != 1)}."
+
+
+def spared(readings: Sequence[Reading]) -> str:
+    """Which lenses took less because a pass through the model is costly, in their own words; '' where none did."""
+    told: dict[str, list[str]] = {}
+    for reading in readings:
+        name = str(reading.provenance.settings.get("lens", reading.kind))
+        for note in getattr(reading, "notes", ()):
+            if note.startswith("A pass"):
+                told.setdefault(note.replace(f" {MORE_TIME}", ""), []).append(name.replace("structure", "all lenses"))
+    said = " ".join(f"{listed(tuple(names), most=9)}: {note}" for note, names in told.items())
+    return said and f"{said} {MORE_TIME}"
 
 
 def key_numbers(reading: Reading) -> tuple[KeyNumber, ...]:

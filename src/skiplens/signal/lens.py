@@ -18,7 +18,8 @@ from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.graph.dissect import CHOSEN_BLOCKS
 from skiplens.graph.functional import main_output
-from skiplens.graph.lens import Lens, Subject
+from skiplens.graph.inputs import samples_of
+from skiplens.graph.lens import ENOUGH, Lens, Subject
 from skiplens.graph.modules import ASSUMED, ModuleCall, module_blocks
 from skiplens.graph.network import ResidualNetwork, node_bytes
 from skiplens.graph.pieces import cut, is_cut
@@ -82,7 +83,7 @@ def _measured(pieces: list[Piece], randomness: Randomness, progress: Progress) -
         "dropout": dropout_modules(network),
         "fresh_norms": fresh_norms(model),
         "training": model.training,
-        "repeat_difference": max(repeat_difference(model, given) for given in inputs),
+        "repeat_difference": repeat_difference(model, inputs[0]),
         "broken": (*dict.fromkeys(name for given in inputs for name in broken_tensors(model, given)), *broken),
         "notes": () if network.blocks else (NO_JOIN,),
     }
@@ -197,21 +198,25 @@ MOST_BYTES = 2**30  # more activations than this would also take more seconds th
 def pieces_that_fit(subject: Subject, memory: int | None = None) -> list[Piece]:
     """The network taken apart with all samples of the subject, at once or piece by piece as their activations fit.
 
-    `memory` is in bytes. If None it is the least of 1 GiB and of what is free, and the first samples that fit are all.
+    `memory` is in bytes. If None it is the least of 1 GiB and of what is free, and the first samples that fit are all,
+    or eight in pieces where fewer fit.
     """
     batch = subject.batch
-    few = batch.first(2 if memory is not None else batch.samples)  # the budget may not hold a pass of all
-    network = subject.network_of(few)
-    sizes = [node_bytes(node) / few.samples for node in network.graph.nodes if node.op == "call_function"]
+    # the budget may not hold a pass of all
+    network = subject.network if memory is None else subject.network_of(batch.first(2))
+    count = samples_of(network.inputs.named or network.inputs.positional).count
+    sizes = [node_bytes(node) / count for node in network.graph.nodes if node.op == "call_function"]
     if memory is None:
         budget, needed, fixed = min(budget_bytes(subject.device), MOST_BYTES), sum(sizes), 0
     else:  # beside the values the derivatives of a layer, and the rows of the reading
         budget, needed = memory, sum(sizes) + 2 * max(sizes, default=0.0)
-        fixed = 4 * 8 * len(Piece(network, few.samples).chains.depths) * batch.samples
+        fixed = 4 * 8 * len(Piece(network, count).chains.depths) * batch.samples
     alone = memory is not None and not is_cut(subject.model, batch)
     require_least(memory, fixed + needed * (batch.samples if alone else 1), "the signal in one pass")
     fitting = batch.samples if alone or not needed else max(1, min(batch.samples, int((budget - fixed) // needed)))
-    pieces = cut(batch, fitting) if memory is not None else [batch.first(fitting)]
+    if memory is None:
+        batch = batch.first(max(fitting, 1 if subject.coupled else min(ENOUGH, batch.samples)))
+    pieces = cut(batch, fitting)
     return [Piece(replace(subject.network_of(piece), inputs=piece.arguments()), piece.samples) for piece in pieces]
 
 

@@ -86,10 +86,9 @@ class StructureLens(Lens):
         return _reading(subject, network, clock.end())
 
 
-def _of_model(subject: Subject) -> dict[str, Any]:
+def _of_model(subject: Subject, leaves: list[Any]) -> dict[str, Any]:
     """What needs no graph."""
     model = subject.model
-    leaves = subject.batch.arguments().leaves()
     return {
         "model": subject.name,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -109,7 +108,7 @@ def _hooked(subject: Subject, reason: NotExportableError, clock: Any) -> Structu
     own = [{id(p): p.numel() for p in call.module.parameters()} for call in calls]
     none = torch.zeros(len(calls), dtype=torch.int64)
     return StructureReading(
-        **_of_model(subject),
+        **_of_model(subject, subject.batch.arguments().leaves()),
         structure="residual" if calls else "not known",
         output_shape=_shape(main_output(returned).shape),
         operations=0,
@@ -134,7 +133,7 @@ def _reading(subject: Subject, network: ResidualNetwork, provenance: Provenance)
         return sum(model.get_parameter(name).numel() for name in names)
 
     return StructureReading(
-        **_of_model(subject),
+        **_of_model(subject, network.inputs.leaves()),
         structure=network.kind,
         output_shape=_shape(network.node(network.output).meta["val"].shape),
         operations=sum(node.op == "call_function" for node in network.graph.nodes),

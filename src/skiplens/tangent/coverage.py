@@ -1,6 +1,7 @@
 """Gradients layer by layer: the call and rule that gives each, accepted by a probe, and the source that uses them."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,13 +19,22 @@ from skiplens.tangent.calls import Call, PatternChanged, Place, Recording, pull_
 from skiplens.tangent.gradients import (
     Buffer,
     Deferred,
+    Factored,
     GradientForm,
     OuterProducts,
     ParameterSlice,
     Source,
     empty_gradients,
 )
-from skiplens.tangent.rules import Cotangents, LocalGradient, Rule, rules_of, sample_axes
+from skiplens.tangent.rules import (
+    Cotangents,
+    EmbeddingTable,
+    LinearWeight,
+    LocalGradient,
+    Rule,
+    rules_of,
+    sample_axes,
+)
 
 _PROBE_SAMPLES = 3
 
@@ -56,7 +66,7 @@ class LayerCoverage:
         if not self.telling or any(isinstance(use.rule, LocalGradient) for use in every):
             return None
         uses = {name: tuple(replace(use, rule=None) for use in found) for name, found in self.uses.items()}
-        return replace(self, uses=uses, recording=Recording(torch.empty(0, 0), {}))
+        return replace(self, uses=uses, recording=NOTHING)
 
     def filled(self, pure: PureModel) -> "LayerCoverage":
         """An outline with the rules of a model's own layers."""
@@ -65,6 +75,23 @@ class LayerCoverage:
             known = {module: rules_of(modules[module]).get(local) for module, local in owners}
             uses[name] = tuple(replace(use, rule=known[use.module]) for use in self.uses.get(name, ()))
         return replace(self, uses={name: found for name, found in uses.items() if found})
+
+
+NOTHING = Recording(torch.empty(0, 0), {})
+
+
+def kinds_of(uses: Sequence[Use]) -> list[list[Use]]:
+    """The uses in groups with equal rules."""
+    first = [next(place for place, other in enumerate(uses) if other.rule == use.rule) for use in uses]
+    return [[use for use, own in zip(uses, first, strict=True) if own == place] for place in dict.fromkeys(first)]
+
+
+def have_products(uses: Sequence[Use]) -> bool:
+    """Whether factors of all uses can be multiplied: those of one kind, and of a table with those of a matrix."""
+    rules = [kind[0].rule for kind in kinds_of(uses)]
+    return len(rules) == 1 or all(
+        isinstance(rule, EmbeddingTable) or (isinstance(rule, LinearWeight) and not rule.transposed) for rule in rules
+    )
 
 
 def find_coverage(pure: PureModel, samples: Samples) -> LayerCoverage:
@@ -140,13 +167,13 @@ class _Probe:
         owners = frozenset(module for places in self.owners.values() for module, _ in places)
         names = owners.union(*map(_around, owners))
         watched = {name: module for name, module in self.modules.items() if name in names}
-        plain = record(self.pure, self.leaves, self.samples, watched, frozenset())
-        try:
+        with torch.no_grad():
+            plain = self.pure(self.pure.parameters, self.samples)
+        with suppress(RuntimeError, ValueError, IndexError):
             spread = record(self.pure, self.leaves, self.samples, watched, owners)
-        except (RuntimeError, ValueError, IndexError):
-            return plain, frozenset()
-        same = same_up_to_rounding(spread.outputs.detach(), plain.outputs.detach())
-        return (spread, owners) if same else (plain, frozenset())
+            if same_up_to_rounding(spread.outputs.detach(), plain):
+                return spread, owners
+        return record(self.pure, self.leaves, self.samples, watched, frozenset()), frozenset()
 
     def _pull_back(self, sample: int) -> _Backward:
         outputs = self.recording.outputs
@@ -199,8 +226,11 @@ class _Probe:
         others = [sample for sample in range(count) if sample != backward.sample]
         if any(bool(cotangent.reshape(count, -1)[others].any()) for cotangent in cotangents):
             raise PatternChanged("the first axis of a module's output is not the samples")
-        one_output = tuple(cotangent.unsqueeze(1) for cotangent in cotangents)
-        return use.rule.gradients(use.rule.prepare(call, count), one_output, slice(None))[backward.sample, 0]
+        prepared, one_output = use.rule.prepare(call, count), tuple(cotangent.unsqueeze(1) for cotangent in cotangents)
+        own = slice(backward.sample, backward.sample + 1)
+        if isinstance(prepared, Tensor) and len(one_output[0]) == len(prepared) == count:  # the others are not needed
+            return use.rule.gradients(prepared[own], (one_output[0][own],), slice(None))[0, 0]
+        return use.rule.gradients(prepared, one_output, slice(None))[backward.sample, 0]
 
 
 def calls_of(recording: Recording, cover: LayerCoverage, uses: Iterable[Use]) -> dict[Place, Call]:
@@ -300,7 +330,7 @@ class _Pass:
             raise error if is_shortage(error) else PatternChanged(f"a module got other samples: {error}") from error
 
     @torch.no_grad()
-    def empty(self, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> OuterProducts | Deferred:
+    def empty(self, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> Factored | Deferred:
         """Room for the factors, or for the inputs and cotangents, of all samples and outputs."""
         use, (samples, outputs) = self.uses[piece.parameter][0], counts
         call = self.calls[use.module, use.call]
@@ -309,21 +339,24 @@ class _Pass:
             cotangents = buffer.take(samples, outputs, *call.zeros[0].shape[1:])
             shape = tuple(self.pure.parameters[piece.parameter].shape)
             return Deferred(use.rule, call.module, inputs, cotangents, shape, buffer)
-        left, outer = self._left(piece), use.rule.outer_shape(self.prepared(use))
-        right = buffer.take(samples, outputs, left.shape[1], outer.right if outer is not None else 0)
-        if left.is_floating_point():
-            return OuterProducts(buffer.take(samples, *left.shape[1:]), right)
-        return OuterProducts(left.new_empty((samples, *left.shape[1:])), right)
+        parts = []
+        for uses in kinds_of(self.uses[piece.parameter]):
+            left, outer = self._left(uses), uses[0].rule.outer_shape(self.prepared(uses[0]))
+            right = buffer.take(samples, outputs, left.shape[1], outer.right if outer is not None else 0)
+            numbers = buffer.take if left.is_floating_point() else left.new_empty
+            parts.append(OuterProducts(numbers(samples, *left.shape[1:]), right))
+        return Factored(tuple(parts))
 
-    def _left(self, piece: ParameterSlice) -> Tensor:
+    def _left(self, uses: Sequence[Use]) -> Tensor:
         """The side of the outer products that all outputs share, the terms of all uses in one row."""
-        return torch.cat([use.rule.left(self.prepared(use)) for use in self.uses[piece.parameter]], dim=1)
+        return torch.cat([use.rule.left(self.prepared(use)) for use in uses], dim=1)
 
     @torch.no_grad()
     def write_inputs(self, piece: ParameterSlice, form: GradientForm) -> None:
         """Put what does not depend on the outputs into its place among all samples."""
-        if isinstance(form, OuterProducts):
-            form.left[self.where] = self._left(piece)
+        if isinstance(form, Factored):
+            for part, uses in zip(form.parts, kinds_of(self.uses[piece.parameter]), strict=True):
+                part.left[self.where] = self._left(uses)
         elif isinstance(form, Deferred):
             use = self.uses[piece.parameter][0]
             form.inputs[self.where] = self.calls[use.module, use.call].input
@@ -354,12 +387,15 @@ class _Pass:
         """Put the gradients of the chunk into their place among all samples and outputs."""
         if isinstance(form, Deferred):
             return  # its cotangents are in place already
-        uses = self.uses[piece.parameter]
-        known = [(use.rule, self.prepared(use), cotangents[use.module, use.call]) for use in uses]
-        if isinstance(form, OuterProducts):
-            form.right[place] = torch.cat([rule.right(has, gets) for rule, has, gets in known], dim=2)
+
+        def known(uses: Sequence[Use]) -> list[tuple[Rule, Any, Cotangents]]:
+            return [(use.rule, self.prepared(use), cotangents[use.module, use.call]) for use in uses]
+
+        if isinstance(form, Factored):
+            for part, uses in zip(form.parts, kinds_of(self.uses[piece.parameter]), strict=True):
+                part.right[place] = torch.cat([rule.right(has, gets) for rule, has, gets in known(uses)], dim=2)
         else:
-            rule, has, gets = known[0]
+            (rule, has, gets), *more = known(self.uses[piece.parameter])
             rule.write(has, gets, piece.rows, form.rows[place])
-            for rule, has, gets in known[1:]:
+            for rule, has, gets in more:
                 form.rows[place] += rule.gradients(has, gets, piece.rows)

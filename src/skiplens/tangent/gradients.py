@@ -1,5 +1,6 @@
 """The forms in which gradients are kept, their memory, two sources that know no layers, and the sum of products."""
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,22 @@ class OuterProducts:
 
     left: Tensor  # (samples, terms, features), or (samples, terms) of integers
     right: Float[Tensor, "samples outputs terms channels"]
+
+    def select(self, samples: slice, terms: slice | Tensor = slice(None)) -> "OuterProducts":
+        """Those of some samples and terms."""
+        return OuterProducts(self.left[samples, terms], self.right[samples, :, terms])
+
+    def living(self) -> "OuterProducts":
+        """Without the terms that are zero everywhere: outputs of a language model come from one place each."""
+        alive = (self.right != 0).any(3).any(1).any(0)
+        return self if bool(alive.all()) else self.select(slice(None), alive)
+
+
+@dataclass(frozen=True)
+class Factored:
+    """A gradient in factors: one part, or two where a table is looked up in and multiplied with (tied weights)."""
+
+    parts: tuple[OuterProducts, ...]
 
 
 class Buffer:
@@ -140,7 +157,7 @@ class Deferred:
             yield Gradients(out)
 
 
-GradientForm = Gradients | OuterProducts | Deferred
+GradientForm = Gradients | Factored | Deferred
 
 
 class Source(ABC):
@@ -245,8 +262,11 @@ class KernelSum:
         """Add the products of all left gradients with all right gradients."""
         if isinstance(left, Gradients) and isinstance(right, Gradients):
             self._add_matrix_product(left.rows, right.rows)
-        elif isinstance(left, OuterProducts) and isinstance(right, OuterProducts):
-            self._add_outer_products(left, right)
+        elif isinstance(left, Factored) and isinstance(right, Factored):
+            ones = [part.living() for part in left.parts]
+            others = ones if left is right else [part.living() for part in right.parts]
+            for pair in itertools.product(ones, others):
+                self._add_outer_products(*pair)
         elif isinstance(left, Deferred) and left is right:
             for gradients in left.slices(left.rows_at_once, side=0):
                 self.add(gradients, gradients)
@@ -279,14 +299,13 @@ class KernelSum:
             self.matrix[rows, rows.start :].addmm_(left[rows], right[rows.start :].T)
 
     def _add_outer_products(self, left: OuterProducts, right: OuterProducts) -> None:
-        _, K, T, C = left.right.shape
+        _, K, T, C = map(max, zip(left.right.shape, right.right.shape, strict=True))
         bytes_per_pair = max(2 * T * T, T * K * C + K * K) * left.right.element_size()
         size = max(1, int((_PRODUCT_BYTES / bytes_per_pair) ** 0.5))
         for rows in _blocks(self.counts[0], size):
             for columns in _blocks(self.counts[1], size):
                 if not self.symmetric or columns.start >= rows.start:
-                    one = OuterProducts(left.left[rows], left.right[rows])
-                    another = OuterProducts(right.left[columns], right.right[columns])
+                    one, another = left.select(rows), right.select(columns)
                     down, across = (slice(s.start * self.per_sample, s.stop * self.per_sample) for s in (rows, columns))
                     self.matrix[down, across] += _outer_block(one, another, bool(self.outputs))
 
@@ -297,13 +316,34 @@ def diagonal_of(form: GradientForm) -> Float[Tensor, "samples outputs"]:
         return torch.linalg.vector_norm(form.rows, dim=-1).square()
     if isinstance(form, Deferred):
         return torch.stack([diagonal_of(gradients) for gradients in form.slices(form.rows_at_once, side=0)]).sum(0)
-    left, right = form.left, form.right
+    if len(form.parts) > 1:
+        rows = []
+        for sample in range(len(form.parts[0].left)):
+            parts = [part.select(slice(sample, sample + 1)) for part in form.parts]
+            pairs = [_outer_block(one, other, separate=True) for one, other in itertools.product(parts, parts)]
+            rows.append(torch.stack(pairs).sum(0).diagonal())
+        return torch.stack(rows)
+    left, right = form.parts[0].left, form.parts[0].right
     meet = left @ left.transpose(1, 2) if left.is_floating_point() else left[:, :, None] == left[:, None, :]
     return (meet[:, None] * (right @ right.transpose(2, 3))).sum((2, 3))
 
 
+def _table_block(table: OuterProducts, matrix: OuterProducts, separate: bool) -> Tensor:
+    """⟨Σ_t e_r(t) ⊗ a_t, Σ_s b_s ⊗ c_s⟩ = Σ_ts b_s[r(t)] ⟨a_t, c_s⟩: what is looked up meets what is multiplied."""
+    (n, K, T, _), (m, _, S, _) = table.right.shape, matrix.right.shape
+    rows = matrix.right[..., table.left.flatten()].reshape(m, K, S, n, T)
+    columns = torch.einsum("nktc,msc->nktms", table.right, matrix.left)
+    if separate:
+        return torch.einsum("mlsnt,nktms->nkml", rows, columns).reshape(n * K, m * K)
+    return torch.einsum("mksnt,nktms->nm", rows, columns)
+
+
 def _outer_block(left: OuterProducts, right: OuterProducts, separate: bool) -> Float[Tensor, "rows columns"]:
     """⟨Σ_t a_t ⊗ b_t, Σ_s c_s ⊗ d_s⟩ = Σ_ts ⟨a_t, c_s⟩⟨b_t, d_s⟩ for all pairs of samples, outputs summed or apart."""
+    if left.left.is_floating_point() and not right.left.is_floating_point():
+        return _table_block(right, left, separate).T
+    if right.left.is_floating_point() and not left.left.is_floating_point():
+        return _table_block(left, right, separate)
     inputs = _meetings(left.left, right.left).to(left.right.dtype)
     if not separate:
         # Outputs lie beside the channels, so that the product over channels also sums over outputs.

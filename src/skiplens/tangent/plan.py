@@ -6,7 +6,7 @@ runs of outputs they are cut. No clock is read: the same model, samples and memo
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,7 +15,16 @@ from skiplens.base.errors import TooLargeError
 from skiplens.base.memory import readable
 from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import PureModel, saved_bytes_per_sample
-from skiplens.tangent.coverage import LayerCoverage, LayerRows, architecture, calls_of, find_coverage
+from skiplens.tangent.coverage import (
+    NOTHING,
+    LayerCoverage,
+    LayerRows,
+    architecture,
+    calls_of,
+    find_coverage,
+    have_products,
+    kinds_of,
+)
 from skiplens.tangent.gradients import ParameterSlice, SingleRows, Source, VectorisedRows
 from skiplens.tangent.problem import Problem, Task
 from skiplens.tangent.rules import LocalGradient, OuterShape
@@ -36,7 +45,7 @@ class Work:
     rows: int  # length of its first axis
     row_size: int  # numbers a row
     products: int  # multiplications of its gradient for one sample and output (its forward pass takes as many)
-    outer: OuterShape | None = None  # None where its gradient is no sum of outer products
+    outer: tuple[OuterShape, ...] = ()  # of each kind of use; none where its gradient is no sum of outer products
     order: int = 0  # when it is used first, counted in calls
     deferred: tuple[int, int] | None = None  # numbers of a sample's input and an output's cotangent, if they suffice
 
@@ -165,7 +174,7 @@ def _by_layers(problem: Problem, cover: LayerCoverage, found: _Costs, room: int)
     stack = min(_STACK.get(pure.device.type, 5), problem.selection.count)
     bytes_per_sample = (stack + 1) * cotangents + saved_bytes_per_sample(pure, problem.most_samples)
     chunk = _chunk(problem, bytes_per_sample, room)
-    source = LayerRows(pure, cover, chunk, stack)
+    source = LayerRows(pure, replace(cover, recording=NOTHING), chunk, stack)  # whose graph is not needed any more
     return source, Assignment(source, work, chunk * bytes_per_sample)
 
 
@@ -222,10 +231,11 @@ def layer_work(pure: PureModel, cover: LayerCoverage) -> tuple[dict[str, Work], 
             prepared = [use.rule.prepare(call, samples) for use, call in zip(uses, called, strict=True)]
         shapes = [use.rule.outer_shape(has) for use, has in zip(uses, prepared, strict=True)]
         products = sum(s.terms * s.left * s.right if s else parameter.numel() for s in shapes)
-        outer = None
-        if shapes[0] is not None and all(use.rule == uses[0].rule for use in uses):
+        known = [(use, shape) for use, shape in zip(uses, shapes, strict=True) if shape is not None]
+        outer: tuple[OuterShape, ...] = ()
+        if len(known) == len(uses) and have_products(uses):
             # Uses of one kind stand together: the terms of all of them are in one row.
-            outer = OuterShape(sum(shape.terms for shape in shapes if shape), shapes[0].left, shapes[0].right)
+            outer = tuple(_together([shape for use, shape in known if use in kind]) for kind in kinds_of(uses))
         deferred, first = None, called[0]
         if len(uses) == 1 and uses[0].rule.deferrable and first.input.shape[0] == samples == first.zeros[0].shape[0]:
             deferred = (first.input[0].numel(), first.zeros[0][0].numel())
@@ -233,6 +243,10 @@ def layer_work(pure: PureModel, cover: LayerCoverage) -> tuple[dict[str, Work], 
         work[name] = Work(*_rows(parameter), products, outer, order, deferred)
     cotangents = sum(zero.numel() * zero.element_size() for call in calls.values() for zero in call.zeros)
     return work, cotangents // samples
+
+
+def _together(shapes: list[OuterShape]) -> OuterShape:
+    return replace(shapes[0], terms=sum(shape.terms for shape in shapes))
 
 
 def _rows(parameter: Tensor) -> tuple[int, int]:
@@ -282,13 +296,16 @@ def costs(task: Task, work: Work) -> tuple[float, float]:
     outputs = task.outputs
     output_pairs = outputs * (outputs if task.separate else 1)
     plain = task.samples * outputs * work.products + task.pairs * output_pairs * work.size
-    if work.outer is None:
-        return plain, math.inf
-    T, left, right = work.outer.terms, work.outer.left, work.outer.right
+    return plain, sum(_outer_cost(task, shape) for shape in work.outer) if work.outer else math.inf
+
+
+def _outer_cost(task: Task, shape: OuterShape) -> float:
+    """Multiplications of all products of factors of one kind of use."""
+    T, left, right, outputs = shape.terms, shape.left, shape.right, task.outputs
     if T == 1:
-        return plain, task.pairs * (left + output_pairs * right)
+        return task.pairs * (left + outputs * (outputs if task.separate else 1) * right)
     carried = outputs**2 * T * right if task.separate else 0
-    return plain, _OUTER_PENALTY * task.pairs * (T * T * (left + outputs * right) + carried)
+    return _OUTER_PENALTY * task.pairs * (T * T * (left + outputs * right) + carried)
 
 
 def _plan(task: Task, work: Mapping[str, Work], run: int, buffer: int) -> KernelPlan | None:
@@ -311,7 +328,7 @@ def _plan(task: Task, work: Mapping[str, Work], run: int, buffer: int) -> Kernel
 def _pieces(task: Task, name: str, work: Work, run: int, buffer: int) -> list[tuple[ParameterSlice, int]] | None:
     """The parameter whole in its smallest form, or cut into rows that fit; None where not even one row fits."""
     (plain, outer), sizes, everything = costs(task, work), _form_bytes(task, work, run), slice(0, work.rows)
-    if outer < plain and sizes["outer"] <= buffer:
+    if sizes.get("outer", math.inf) <= buffer and (outer < plain or sizes["gradients"] > buffer):
         return [(ParameterSlice(name, everything, "outer"), sizes["outer"])]
     if "deferred" in sizes and sizes["deferred"] < sizes["gradients"] and sizes["deferred"] <= buffer:
         return [(ParameterSlice(name, everything, "deferred"), sizes["deferred"])]
@@ -327,8 +344,8 @@ def _form_bytes(task: Task, work: Work, run: int) -> dict[str, int]:
     """Bytes of the whole parameter in each form that it can be kept in, for `run` outputs at once."""
     number = task.samples * task.itemsize
     sizes = {"gradients": number * run * work.size}
-    if work.outer is not None:
-        sizes["outer"] = number * work.outer.terms * (work.outer.left + run * work.outer.right)
+    if work.outer:
+        sizes["outer"] = number * sum(shape.terms * (shape.left + run * shape.right) for shape in work.outer)
     if work.deferred is not None:
         inputs, cotangents = work.deferred
         sizes["deferred"] = number * (inputs + run * cotangents)

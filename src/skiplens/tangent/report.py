@@ -15,9 +15,9 @@ from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
 from skiplens.base.words import in_words
 from skiplens.graph.batch import Batch
-from skiplens.graph.functional import PureModel, is_batch_coupled, output_shape, pure_model
+from skiplens.graph.functional import PureModel, output_shape, pure_model
 from skiplens.graph.inputs import samples_of
-from skiplens.graph.lens import Lens, Subject
+from skiplens.graph.lens import ENOUGH, Lens, Subject
 from skiplens.kernels.finite_width import advice
 from skiplens.kernels.finite_width.moments import kernel_moments
 from skiplens.kernels.finite_width.networks import ResNet
@@ -49,13 +49,15 @@ class TangentLens(Lens):
         """Compute the kernel, exactly where outputs are few; only outputs and the seeds of redraws are random."""
         pure, model = pure_model(subject.model), subject.model
         with preserve_state(model):
-            coupled = is_batch_coupled(pure, samples_of(subject.batch.inputs))
-            outputs = math.prod(output_shape(pure, samples_of(subject.batch.inputs)))
-        looked_at = outputs if outputs <= self.most_outputs else self.sampled_outputs
-        batch, cut = subject.few(self.coupled_samples if coupled else self.samples, passes=3 * looked_at, least=2)
+            outputs = math.prod(output_shape(pure, samples_of(subject.batch.first(2).inputs)))
+        coupled, looked_at = subject.coupled, outputs
+        if outputs > self.most_outputs:
+            looked_at = subject.afforded(2 * ENOUGH, self.sampled_outputs, 2)
+        most = self.coupled_samples if coupled else self.samples
+        batch, cut = subject.few(most, passes=3 * looked_at, least=2, fewest=math.inf if coupled else 1 + looked_at)
         settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
-        fields, notes = self._kernel(pure, batch, outputs, randomness, progress)
+        fields, notes = self._kernel(pure, batch, (outputs, looked_at), randomness, progress)
         angles = _angles(batch.inputs, fields["kernel"])
         try:
             more, remarks = compared(subject, batch, angles, randomness, progress)
@@ -78,13 +80,14 @@ class TangentLens(Lens):
         )
 
     def _kernel(
-        self, pure: PureModel, batch: Batch, outputs: int, randomness: Randomness, progress: Progress
+        self, pure: PureModel, batch: Batch, counts: tuple[int, int], randomness: Randomness, progress: Progress
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
         """The kernel summed over all outputs, or estimated from some; in fields of the reading, and what to note."""
-        if outputs <= self.most_outputs:
+        outputs, looked_at = counts
+        if looked_at == outputs:
             return {"kernel": empirical_ntk(pure.model, batch.inputs, progress=progress)}, ()
         drawn = torch.randperm(outputs, generator=randomness.child("outputs").torch())
-        chosen = drawn[: self.sampled_outputs].to(pure.device)
+        chosen = drawn[:looked_at].to(pure.device)
         kernel, error = kernel_of_some_outputs(pure.model, batch.inputs, chosen, outputs, progress)
         note = f"The kernel was estimated from {len(chosen)} of {outputs:,} outputs, drawn at random."
         return {"kernel": kernel, "kernel_error": error, "sampled_outputs": len(chosen)}, (note,)

@@ -14,18 +14,19 @@ from skiplens.graph.lens import SETTLED, Lens, Subject
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule
-from skiplens.trainability.forecast import LEAST_COST, forecast
+from skiplens.trainability.forecast import BATCH, LEAST_COST, forecast
 from skiplens.trainability.pilot import LEAST_SAMPLES
 from skiplens.trainability.reading import DIVERGES, FORECAST_RULE, LEARNT, NOT_AT_ALL, Forecast
 
 COST = 70
 PASSES = 3  # forward passes that a gradient costs
 CLIPPED = 10.0  # losses above so many guesses are drawn there
-TOO_FEW = (
-    "A pass through this model is costly: {cost} steps could be tried, and {samples} samples make no parts of a batch, "
-    "so that each rate would get two. That tells nothing. Hand over batches of 16, or give more time: --minutes."
+TOO_COSTLY = (
+    "A pass through this model is costly: the fewest steps that tell something, {cost} with {samples} samples each, "
+    "are {times} times what a forecast may take here. Give that many times the minutes (--minutes; the usual are 4), "
+    "or ask for it alone: skiplens forecast --cost {cost}, with batches of {samples}."
 )
-AFFORDED = 2  # times what another lens may take, for all steps together
+AFFORDED, MOST = 2, 4  # times what another lens may take, for all steps together, and how often that for the fewest
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,10 @@ class ForecastLens(Lens):
         samples = next(iter(as_batches(data))).samples
         steps = AFFORDED * subject.allowed / max(1.0, subject.operations * subject.batch.samples * PASSES)
         cost = max(LEAST_COST, min(self.cost, int(steps)))
-        if steps < LEAST_COST and samples < 2 * LEAST_SAMPLES:
-            raise TooLargeError(TOO_FEW.format(cost=cost, samples=samples))
+        fewest = min(max(samples, 2 * LEAST_SAMPLES), BATCH)  # parts of smaller batches would give each rate two steps
+        times = LEAST_COST * PASSES * subject.operations * fewest / (AFFORDED * subject.allowed)
+        if steps < LEAST_COST and (samples < fewest or times > MOST):
+            raise TooLargeError(TOO_COSTLY.format(cost=LEAST_COST, samples=fewest, times=math.ceil(times)))
         asked = {"loss": subject.loss, "cost": cost, "seed": randomness.seed, "progress": progress}
         taken = forecast(subject.model, data, **asked)
         progress(taken.sentence, cost, cost)

@@ -229,7 +229,7 @@ class ConvergenceLens(Lens):
         if loss is None:
             loss = "mse" if subject.batch.labelled().targets.is_floating_point() else "cross_entropy"
         wanted = min(PROBED_SAMPLES, subject.batch.samples)
-        count = subject.afforded(PASSES, wanted, min(wanted, 2 if subject.model.training else 1))
+        count = subject.at_least_together(subject.afforded(PASSES, wanted), wanted)
         settings = {"lens": self.name, "model": subject.name, "loss": loss_name(loss), "samples": subject.batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
         progress("checking hypotheses", 0, 1)

@@ -283,7 +283,7 @@ def axes_behind(node: fx.Node) -> list[int]:
     """Which axis of its input stands at each place behind a permutation."""
     order = list(range(node.meta["val"].ndim))
     if operation(node) == "aten.permute":
-        return [entry % len(order) for entry in node.args[1]]  # type: ignore[union-attr, operator]
+        return [int(entry) % len(order) for entry in node.args[1]]  # type: ignore[union-attr, arg-type]
     one, other = (int(entry) % len(order) for entry in (node.args[1:] or (0, 1)))  # type: ignore[arg-type]
     order[one], order[other] = other, one
     return order
