@@ -72,8 +72,8 @@ def test_one_position_prefers_outer_products_and_many_do_not(separate):
 
 def test_layers_with_more_weights_than_outputs_are_deferred():
     network = {
-        "early": Work(16, 144, 16 * 144 * 1024, None, 0, deferred=(16 * 1024, 16 * 1024)),
-        "late": Work(64, 576, 64 * 576 * 64, None, 1, deferred=(64 * 64, 64 * 64)),
+        "early": Work(16, 144, 16 * 144 * 1024, (), 0, deferred=(16 * 1024, 16 * 1024)),
+        "late": Work(64, 576, 64 * 576 * 64, (), 1, deferred=(64 * 64, 64 * 64)),
     }
     plan = make_plan(Task(64, 0, 10, True, 4), network, 2**30)
     forms = {piece.parameter: piece.form for group in plan.groups for piece in group}

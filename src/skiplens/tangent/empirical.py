@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.errors import InvalidInputError
+from skiplens.base.memory import give_back
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent
 from skiplens.base.randomness import Randomness
@@ -78,6 +79,7 @@ def empirical_ntk(  # noqa: PLR0913 - options by keyword
 @torch.no_grad()
 def _compute(problem: Problem, assignments: list[Assignment], room: int) -> Tensor:
     """The kernel, piece by piece: of some parameters and some outputs the gradients of all samples at once."""
+    give_back()  # the graph of the probe
     left, right = problem.left, problem.left if problem.right is None else problem.right
     outputs = problem.selection.count if problem.selection.separate else 0
     kernel = KernelSum((left.count, right.count), outputs, problem.right is None, problem.like)

@@ -328,7 +328,8 @@ def _plan(task: Task, work: Mapping[str, Work], run: int, buffer: int) -> Kernel
 def _pieces(task: Task, name: str, work: Work, run: int, buffer: int) -> list[tuple[ParameterSlice, int]] | None:
     """The parameter whole in its smallest form, or cut into rows that fit; None where not even one row fits."""
     (plain, outer), sizes, everything = costs(task, work), _form_bytes(task, work, run), slice(0, work.rows)
-    if sizes.get("outer", math.inf) <= buffer and (outer < plain or sizes["gradients"] > buffer):
+    tied = len(work.outer) > 1 and sizes["gradients"] > buffer  # a whole vocabulary, of which few places count
+    if sizes.get("outer", math.inf) <= buffer and (outer < plain or tied):
         return [(ParameterSlice(name, everything, "outer"), sizes["outer"])]
     if "deferred" in sizes and sizes["deferred"] < sizes["gradients"] and sizes["deferred"] <= buffer:
         return [(ParameterSlice(name, everything, "deferred"), sizes["deferred"])]
