@@ -118,6 +118,33 @@ class Asks(nn.Module):
         return {"loss": F.cross_entropy(scores[:, :-1].flatten(0, 1), labels[:, 1:].flatten()), "logits": scores}
 
 
+class Decodes(nn.Module):
+    """An encoder with a decoder whose inputs are made from the labels, as by those of Hugging Face."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.h = nn.Embedding(9, 4), linear(4, 9)
+
+    def prepare_decoder_input_ids_from_labels(self, labels):
+        return labels.roll(1, 1)
+
+    def forward(self, input_ids, decoder_input_ids=None):
+        assert torch.equal(decoder_input_ids[:, 1:], (input_ids[:, :-1] + 1) % 9)
+        return self.h(self.words(decoder_input_ids))
+
+
+def test_every_verb_makes_the_inputs_of_a_decoder_from_the_labels():
+    tokens = torch.arange(48).reshape(8, 6) % 9
+    data, models = (
+        {"input_ids": tokens, "labels": (tokens + 1) % 9},
+        {"one": drawn(Decodes()), "two": drawn(Decodes(), 1)},
+    )
+    assert sl.inspect(models["one"], data, lenses=["task"]).problems == ()
+    assert sl.forecast(models["one"], data, steps=20, cost=14).first_loss > 0
+    assert not sl.rank(models, data, steps=20, cost=14).failed
+    assert sl.compare(models, data, lenses=["task"]).problems == ()
+
+
 def test_labels_that_a_model_asks_for_stay_as_they_came_when_a_batch_is_cut():
     tokens = torch.arange(48).reshape(8, 6) % 9
     batch = as_batch({"input_ids": tokens, "labels": tokens})

@@ -220,7 +220,7 @@ def prepared(
     """
     named = getattr(getattr(data, "dataset", data), "classes", ())  # as data sets of torchvision have them, and ours
     classes = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
-    data, loss, handed = with_targets(model, with_decoder_inputs(model, data), loss)
+    data, loss, handed = with_targets(model, data, loss)
     allowed *= next((FASTER.get(tensor.device.type, 1.0) for tensor in model.parameters()), 1.0)
     with threads(1):
         seen = take(data, samples, SEEN)
@@ -310,7 +310,7 @@ def with_targets(model: nn.Module, data: Any, loss: Loss = None) -> tuple[Any, L
     """
     if isinstance(model, torch.jit.ScriptModule):
         raise InvalidInputError("No lens sees into compiled TorchScript. Hand in the nn.Module that it came from.")
-    known = list(signature(model.forward).parameters)
+    known, data = list(signature(model.forward).parameters), with_decoder_inputs(model, data)
     name = next((name for name in known if name in (*TARGETS, "y")), None)
     if isinstance(data, Iterator):
         return data, loss, ()
