@@ -67,6 +67,7 @@ def test_a_drawing_stands_alone_and_escapes_words():
     drawing = NetworkDrawing(blocks, (1.0, 2.0, 4.0), (4.0, 2.0, 1.0), (0.2, 0.5, 0.3), "acts <1> deep")
     svg = network_svg(drawing, "<script>")
     assert svg.count('class="ribbon"') == 2
+    assert svg.count('<use href="#') == 2 and "viewBox" not in svg.split(">")[0], "it is laid out for where it stands"
     assert svg.count("prefers-color-scheme: dark") == 1
     assert "<script>" not in svg
     assert "acts &lt;1&gt; deep" in svg

@@ -23,6 +23,7 @@ def test_the_gallery_draws_its_figures_and_shows_hostile_words_as_text(tmp_path,
     path.write_text(gallery_page([paper], [("seed", HOSTILE)]))
     page = look(path)
     assert page.locator("figure h3").first.inner_text() == HOSTILE
+    assert page.locator("h3.item").inner_text() == f"Figure 1: {HOSTILE}"
     assert page.locator(".plot").first.locator(".scatterlayer path").count() > 0
     assert page.locator(".plot").nth(1).locator("canvas, .no-webgl").count() > 0
     assert page.locator("main img").count() == 0

@@ -197,8 +197,7 @@ def compare(  # noqa: PLR0913 - the models, their data, and keywords of which ea
     reports: dict[str, list[Report]] = {name: [] for name in models}
     # Draw by draw, each with all models, so that an interruption leaves models that can be compared.
     pairs = [(draw, name) for draw in range(chosen.draws) for name in models]
-    # What is expected of each draw, a sentence, is no result here.
-    within: Progress = lambda *told: None if told[0].endswith(".") else progress(*told)  # noqa: E731
+    within: Progress = lambda *told: None if told[0].endswith(".") else progress(*told)  # noqa: E731 - no sentences
     try:
         for draw, name in track(pairs, "networks compared", len(pairs), progress):
             model = drawn(name, draw)
