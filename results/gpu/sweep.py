@@ -131,9 +131,10 @@ def norms(preset: Preset) -> list[Run]:
     return fig2_fig9.fig2_runs(fig2_fig9.SIZES[preset], 0)
 
 
-def errors(depth: int, preset: Preset) -> list[Run]:
-    """Figure 9 at one depth, all shortcut depths."""
-    return [run for run in fig2_fig9.fig9_runs(fig2_fig9.SIZES[preset], 0) if _has(run, depth=depth)]
+def errors(depth: int, preset: Preset, lengths: Sequence[int] = (1, 2, 3, 4, 6)) -> list[Run]:
+    """Figure 9 at one depth, for some shortcut depths."""
+    runs = [run for run in fig2_fig9.fig9_runs(fig2_fig9.SIZES[preset], 0) if _has(run, depth=depth)]
+    return [run for run in runs if any(_has(run, shortcut_depth=length) for length in lengths)]
 
 
 # The runs, how they are trained, and how many networks at once.
@@ -144,9 +145,10 @@ PARTS: dict[str, tuple[Callable[[Preset], list[Run]], ImageRuns, int]] = {
     "norms": (norms, NORMS, 30),
     "rate_0.2": (lambda preset: pairs(0.2, preset), PAIRS, 12),
     "unstable": (unstable, PAIRS, 16),
-    "errors_38": (lambda preset: errors(38, preset), NORMS, 20),
+    "longer": (lambda preset: errors(38, preset, (2, 6)), NORMS, 16),
     "whole": (whole, PAIRS, 10),
-    "errors_110": (lambda preset: errors(110, preset), NORMS, 25),
+    "errors_38": (lambda preset: errors(38, preset, (1, 3, 4)), NORMS, 24),
+    "errors_110": (lambda preset: errors(110, preset), NORMS, 20),
     "errors_434": (lambda preset: errors(434, preset), NORMS, 10),
 }
 

@@ -64,7 +64,7 @@ _SMALL = ShortcutTraining(images=128, test_images=100, side=16, width=4, batch_s
 SIZES: dict[Preset, Sizes] = {
     "smoke": Sizes((8, 14, 20), 2, 4, (38, 74), (1, 2, 3, 4), 1, 2, _TINY),
     "laptop": Sizes(_NORM_DEPTHS, 2, 4, (38, 74, 110), (1, 2, 3, 4), 2, 2, _SMALL),
-    "paper": Sizes(_NORM_DEPTHS, 16, 6, (38, 110, 434), (1, 2, 3, 4, 6), 30, 5, ShortcutTraining(gpu=True)),
+    "paper": Sizes(_NORM_DEPTHS, 16, 6, (38, 110, 434), (1, 2, 3, 4, 6), 30, 8, ShortcutTraining(gpu=True)),
 }
 
 FORGETTING = 52  # epochs from which on norms that do not fall with depth refute that they do
