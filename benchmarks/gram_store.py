@@ -4,10 +4,10 @@
 
 Tangent kernel of MNIST (float32, 784 features, 10 residual blocks) in symmetric tiles, each computed once and written
 with its mirror image into a zarr store by one of some Dask workers with one thread each. Every call is interrupted
-after a third of its tiles and given again: the second one goes on. Some rows and columns of the store are compared with the
-kernel itself. CPU seconds and memory are those of all processes together: workers, scheduler, and who asks. The
-efficiency of n workers is the time of one worker over n times theirs, where one worker was asked for too; beyond the
-cores of the machine it falls by itself.
+after a third of its tiles and given again: the second one goes on. Some rows and columns of the store are compared
+with the kernel itself. CPU seconds and memory are those of all processes together: workers, scheduler, and who asks.
+The efficiency of n workers is the time of one worker over n times theirs, where one worker was asked for too; beyond
+the cores of the machine it falls by itself.
 """
 
 import argparse
