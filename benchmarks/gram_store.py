@@ -1,11 +1,13 @@
 """What does a Gram matrix cost that does not fit into memory, over Dask workers into a chunked store?
 
-    python benchmarks/gram_store.py [--samples 15000 30000 60000] [--workers 2] [--folder FOLDER] [--json FILE]
+    python benchmarks/gram_store.py [--samples 15000 30000 60000] [--workers 1 2 4] [--folder FOLDER] [--json FILE]
 
 Tangent kernel of MNIST (float32, 784 features, 10 residual blocks) in symmetric tiles, each computed once and written
-with its mirror image into a zarr store by one of two Dask workers with one thread each. Every call is interrupted after
-a third of its tiles and given again: the second one goes on. Some rows and columns of the store are compared with the
-kernel itself. CPU seconds and memory are those of all processes together: workers, scheduler, and who asks.
+with its mirror image into a zarr store by one of some Dask workers with one thread each. Every call is interrupted
+after a third of its tiles and given again: the second one goes on. Some rows and columns of the store are compared
+with the kernel itself. CPU seconds and memory are those of all processes together: workers, scheduler, and who asks.
+The efficiency of n workers is the time of one worker over n times theirs, where one worker was asked for too; beyond
+the cores of the machine it falls by itself.
 """
 
 import argparse
@@ -140,7 +142,7 @@ def measured(executor, X, folder):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, nargs="+", default=[15_000, 30_000, 60_000])
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--folder", type=Path, help="on a disk with room for the largest matrix")
     parser.add_argument("--quick", action="store_true", help="some embedded images, no workers")
     parser.add_argument("--json", type=Path)
@@ -156,12 +158,17 @@ def main():
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         room = shutil.disk_usage(folder).free
         sizes = [size for size in sizes if 1.1 * 4 * size**2 < room]
-        workers = contextlib.nullcontext(ThisProcess()) if options.quick else dask_workers(options.workers)
-        with workers as executor:
-            rows = [measured(executor, X[:size], Path(folder)) for size in sizes]
+        rows = []
+        for count in [1] if options.quick else options.workers:
+            with contextlib.nullcontext(ThisProcess()) if options.quick else dask_workers(count) as executor:
+                rows += [{"workers": count, **measured(executor, X[:size], Path(folder))} for size in sizes]
+    alone = {row["samples"]: row["wall_s"] for row in rows if row["workers"] == 1}
+    for row in rows:
+        row["efficiency"] = alone.get(row["samples"], float("nan")) / (row["workers"] * row["wall_s"])
     show(rows)
-    growth = {key: exponent(sizes, [row[key] for row in rows]) for key in ("wall_s", "cpu_s", "peak_gib")}
-    record = {"environment": environment(), "workers": options.workers, "rows": rows, "exponents": growth}
+    last = [row for row in rows if row["workers"] == rows[-1]["workers"]]
+    growth = {key: exponent(sizes, [row[key] for row in last]) for key in ("wall_s", "cpu_s", "peak_gib")}
+    record = {"environment": environment(), "rows": rows, "exponents": growth}
     if options.json:
         options.json.write_text(json.dumps(record, indent=1) + "\n")
 

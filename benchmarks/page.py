@@ -39,15 +39,17 @@ OTHER_TABLES = {  # results of scripts that were run by hand, most of them on a 
     ),
     "gram_store": (
         "Does a Gram matrix larger than the memory finish?",
-        "`gram_store.py`: tangent kernel of MNIST (float32, 10 residual blocks) in symmetric tiles over two Dask "
+        "`gram_store.py`: tangent kernel of MNIST (float32, 10 residual blocks) in symmetric tiles over Dask "
         "workers with one thread each, into a zarr store. Every call was interrupted after a third of its tiles and "
         "given again. Time and memory are those of all processes together; asked for were 60,000 images within 4 GiB.",
         {
+            "workers": "workers",
             "samples": "images",
             "tiles": "tiles",
             "tiles_after_interruption": "of them after the interruption",
             "wall_s": "wall s",
             "cpu_s": "CPU s",
+            "efficiency": "efficiency",
             "peak_gib": "memory, GiB",
             "store_gib": "store, GiB",
             "deviation": "deviation",
@@ -76,7 +78,12 @@ OTHER_TABLES = {  # results of scripts that were run by hand, most of them on a 
 }
 CHARTS = {  # of those: what a line is named by, the number it shows, a level to compare with, and words
     "infinite_width_gram_h200": (("samples",), "kernel_over_product", 1.0, "kernel / product of its inputs; line: 1"),
-    "gram_store": (("samples",), "peak_gib", 4.0, "memory of all processes, GiB; line: the 4 GiB that were asked for"),
+    "gram_store": (
+        ("samples", "workers"),
+        "peak_gib",
+        4.0,
+        "memory of all processes, GiB; line: the 4 GiB that were asked for",
+    ),
     "kernel_regression": (("data", "architecture", "quantity", "depth"), "test", None, "accuracy on test images"),
 }
 PROGRAM_TARGETS = (  # file, work, what was asked, size, column, most, unit
@@ -91,7 +98,7 @@ PROGRAM_TARGETS = (  # file, work, what was asked, size, column, most, unit
     ),
     (
         "gram_store",
-        "Gram matrix of 60,000 digits over two Dask workers, interrupted once",
+        "Gram matrix of 60,000 digits over Dask workers, interrupted once",
         "within 4 GiB",
         60_000,
         "peak_gib",
