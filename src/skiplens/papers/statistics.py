@@ -201,7 +201,7 @@ def replicated(
     base: R,
     replicates: int,
     seed: int,
-    cost: Callable[[R], float] = lambda settings: 1.0,
+    cost: Callable[[R], float] | float = 1.0,
     **axes: Iterable[Any],
 ) -> list[Run]:
     """One run for each combination of the axes and each replicate; replicates of one setting are neighbours.
@@ -209,7 +209,7 @@ def replicated(
     All are like `base` but for the axes, values of settings by name; `cost` is the expected time in any unit.
     """
     combinations = grid(base, **axes, replicate=range(replicates), seed=(seed,))
-    return [Run(import_name(measure), settings, cost=cost(settings)) for settings in combinations]
+    return [Run(import_name(measure), one, cost=cost(one) if callable(cost) else cost) for one in combinations]
 
 
 def import_name(measure: Measure | str) -> str:

@@ -104,7 +104,7 @@ def fig6_runs(preset: Preset, seed: int) -> list[Run]:
     """Those of figure 5, and the first epochs of 2-shortcut networks: the right half of figure 6."""
     sizes = SIZES[preset]
     base = Descent(depth=sizes.depth, source=sizes.source)
-    return [*fig5_runs(preset, seed), *statistics.replicated(descent, base, sizes.replicates, seed, lambda _: 0.4)]
+    return [*fig5_runs(preset, seed), *statistics.replicated(descent, base, sizes.replicates, seed, 0.4)]
 
 
 def spectra_at_losses(settings: SpectraAtLosses) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from skiplens.base.randomness import Randomness
 from skiplens.base.settings import option
 from skiplens.papers import statistics
 from skiplens.papers.images import Portion, missing, training_and_test
-from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, looked_at, repeated
+from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, looked_at
 from skiplens.papers.statistics import Band, Readings, chosen, curve, decide, over_seeds, raw_tables, stacked, values
 from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Mark
@@ -71,7 +71,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
             continue
         shorter = replace(network, looks=sizes.looks(network.looks))
         needs = Needs(gpus=1 if network.device == "cuda" else 0)
-        of_network = repeated(images, shorter, sizes.varied, seed, cost=4 * max(shorter.looks))
+        of_network = statistics.replicated(images, shorter, sizes.varied, seed, cost=4 * max(shorter.looks))
         found += [replace(run, needs=needs) for run in of_network]
     return found
 

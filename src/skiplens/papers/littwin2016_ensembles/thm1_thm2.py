@@ -14,7 +14,7 @@ from skiplens.base.settings import Settings, option
 from skiplens.graph.dissect import dissect
 from skiplens.papers import statistics
 from skiplens.papers.littwin2016_ensembles import common
-from skiplens.papers.littwin2016_ensembles.common import RATIOS, REPLICATES, SIZES, once, random_network, repeated
+from skiplens.papers.littwin2016_ensembles.common import RATIOS, REPLICATES, SIZES, once, random_network
 from skiplens.papers.littwin2016_ensembles.fig1abc import ROUNDING, band_around_peak, exact_energy_outside, exact_peaks
 from skiplens.papers.statistics import Band, Readings, chosen, decide, exactly, over_seeds, raw_tables, stacked
 from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
@@ -185,7 +185,7 @@ def thm2_runs(preset: Preset, seed: int) -> list[Run]:
 
 def _spectra_runs(preset: Preset, seed: int, base: Spectra) -> list[Run]:
     sizes = SIZES[preset]
-    return repeated(spectra, replace(base, width=sizes.width), sizes.replicates, seed)
+    return statistics.replicated(spectra, replace(base, width=sizes.width), sizes.replicates, seed)
 
 
 def judge_limit(readings: Readings) -> Judgement:

@@ -16,7 +16,7 @@ from skiplens.base.axes import Float
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import option
 from skiplens.papers import statistics
-from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, RATIOS, REPLICATES, SIZES, judge_always, repeated
+from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, RATIOS, REPLICATES, SIZES, judge_always
 from skiplens.papers.littwin2016_ensembles.dynamics import branch_scale_slope, layer_scale_increment, spin_glass_depth
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass, random_points
@@ -53,7 +53,7 @@ class TwoPaths(statistics.ReplicateSettings):
 def two_path_runs(measure: Callable[[TwoPaths], Any], preset: Preset, seed: int) -> list[Run]:
     """Runs of a measure on losses of two pairs of orders."""
     pairs = (TwoPaths(losses=LOSSES[preset]), TwoPaths(short=3, long=5, spins=6, losses=LOSSES[preset]))
-    return [run for pair in pairs for run in repeated(measure, pair, SIZES[preset].replicates, seed)]
+    return [run for pair in pairs for run in statistics.replicated(measure, pair, SIZES[preset].replicates, seed)]
 
 
 def for_each_loss(
@@ -287,7 +287,7 @@ class Descents(statistics.ReplicateSettings):
 
 def thm4_runs(preset: Preset, seed: int) -> list[Run]:
     """Steps of the weight scale on losses of two pairs of orders, and descents."""
-    by_ratio = repeated(descents, Descents(), SIZES[preset].replicates, seed, depth_ratio=RATIOS)
+    by_ratio = statistics.replicated(descents, Descents(), SIZES[preset].replicates, seed, depth_ratio=RATIOS)
     return [*two_path_runs(scale_steps, preset, seed), *by_ratio]
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.memory import fresh_zeros
-from skiplens.papers.li2016_shortcuts.hessian.activations import check_network, require_dense_fits
+from skiplens.papers.li2016_shortcuts.hessian.activations import Matrices, Samples, check_network, require_dense_fits
 
 _SAMPLES_AT_ONCE = 256  # maps of 256 samples between 64 matrices of width 10 are 13 MiB, near the cache
 
@@ -32,12 +32,7 @@ class RectifiedHessian(NamedTuple):
         return self.gauss_newton + self.residual
 
 
-def rectified_hessian(
-    weights: Float[Tensor, "matrices outputs features"],
-    inputs: Float[Tensor, "samples width"],
-    targets: Float[Tensor, "samples width"],
-    shortcut: bool = True,
-) -> RectifiedHessian:
+def rectified_hessian(weights: Matrices, inputs: Samples, targets: Samples, shortcut: bool = True) -> RectifiedHessian:
     """The exact Hessian of 1/(2m) Σ ‖y − ŷ‖² for units (h +) W_2 relu(W_1 h), in the order of definition 5.
 
     Args:
