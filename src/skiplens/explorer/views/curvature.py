@@ -3,34 +3,34 @@
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base.errors import InvalidInputError
-from skiplens.base.progress import Progress
-from skiplens.base.randomness import Randomness
+from skiplens.base import InvalidInputError, Progress, Randomness
 from skiplens.base.words import in_words
-from skiplens.curvature.landscape import loss_landscape
-from skiplens.curvature.landscape_reading import LandscapeReading
+from skiplens.curvature import LandscapeReading, loss_landscape
+from skiplens.data import fit_to, fit_whitening, load
 from skiplens.data.images import as_floats, sample
-from skiplens.data.loading import fit_to, load
-from skiplens.data.preprocessing import fit_whitening
-from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.graph.batch import take
 from skiplens.linalg.second_moments import SecondMoments, second_moments
-from skiplens.papers.li2016_shortcuts.hessian import linear
-from skiplens.papers.li2016_shortcuts.hessian.at_zero import hessian_at_zero
-from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, linear_hessian, plain_units, shortcut_units
-from skiplens.papers.li2016_shortcuts.hessian.spectrum import ListedSpectrum, listed_spectrum
+from skiplens.papers.li2016_shortcuts.hessian import (
+    LinearUnit,
+    ListedSpectrum,
+    hessian_at_zero,
+    linear,
+    linear_hessian,
+    listed_spectrum,
+    plain_units,
+    shortcut_units,
+)
 from skiplens.plots.figure import Contour, Figure, Line, Mark, Reference, colour, numbers
-from skiplens.training.loop import train
-from skiplens.training.recipe import Recipe
+from skiplens.training import Recipe, train
 from skiplens.zoo.li2016 import LAWS, Start
 from skiplens.zoo.weight_laws import orthogonal_weights, xavier_weights
 
@@ -39,12 +39,10 @@ from skiplens.zoo.weight_laws import orthogonal_weights, xavier_weights
 class CurvatureView(View):
     """Eigenvalues at zero and where training starts, condition number against depth, loss on the way down."""
 
-    name: ClassVar[str] = "curvature"
-    title: ClassVar[str] = "Curvature"
-    lead: ClassVar[str] = (
-        "How does the loss bend where training starts, and why are shortcuts over two matrices special?"
-    )
-    fixed_controls: ClassVar[tuple[Control, ...]] = controls_of("curvature")
+    name = "curvature"
+    title = "Curvature"
+    lead = "How does the loss bend where training starts, and why are shortcuts over two matrices special?"
+    fixed_controls = controls_of("curvature")
 
     def measurement(self, values: Values) -> Values | None:
         """What decides two landscapes; all else is exact and quick."""

@@ -8,9 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from skiplens.base import Randomness, option
 from skiplens.base.axes import Float
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import Source
@@ -18,8 +17,7 @@ from skiplens.papers.statistics import Band, Readings, chosen, curve, decide, fi
 from skiplens.papers.study import Item, Judgement, Preset, claims
 from skiplens.plots.figure import Figure, Mark
 from skiplens.sweeps.run import Run
-from skiplens.training.batched.chains import Units, train_linear_networks, train_rectified_networks
-from skiplens.training.batched.plan import BatchedPlan, drawn_starts
+from skiplens.training.batched import BatchedPlan, Units, drawn_starts, train_linear_networks, train_rectified_networks
 
 CLAIM_EPOCHS = (50, 100, 200, 500, 1000)  # at which norms are compared
 EXPONENT = Band(-0.5, -0.3)  # of the final norm in the depth; theorem 1's network has -1/2

@@ -11,8 +11,7 @@ from skiplens.base.settings import option
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
-from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian
-from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
+from skiplens.papers.li2016_shortcuts.hessian import linear_hessian, spectrum_of
 from skiplens.papers.statistics import Band, Readings, against, curve, decide, figure, over_seeds, raw_tables, stacked
 from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Mark

@@ -13,15 +13,12 @@ from skiplens.base.settings import option
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
-from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian
-from skiplens.papers.li2016_shortcuts.hessian.linear_inertia import count_negative
-from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
+from skiplens.papers.li2016_shortcuts.hessian import count_negative, linear_hessian, spectrum_of
 from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, over_seeds, stacked, values
 from skiplens.papers.study import Claim, Item, Judge, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Mark, numbers
 from skiplens.sweeps.run import Run
-from skiplens.training.batched.chains import Units, train_linear_networks
-from skiplens.training.batched.plan import BatchedPlan, ManyRuns
+from skiplens.training.batched import BatchedPlan, ManyRuns, Units, train_linear_networks
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
+from skiplens.base import DidNotConverge, Randomness, Settings
 from skiplens.base.axes import Float
-from skiplens.base.errors import DidNotConverge
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings
 from skiplens.papers.statistics import UNDECIDED, Band, import_name, over_trials
 from skiplens.papers.study import Judgement, PaperCard, Preset
 from skiplens.report.during_training.measurer import MeasureAlong, Measurer
 from skiplens.sweeps.run import Run
-from skiplens.training.loop import train
-from skiplens.training.recipe import Recipe
+from skiplens.training import Recipe, train
 
 CARD = PaperCard(
     title="The Loss Surface of Residual Networks: Ensembles & the Role of Batch Normalization",

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
+from skiplens.base import Randomness, option
 from skiplens.base.axes import Float
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
 from skiplens.data.synthetic import Difference, gaussian_classes
-from skiplens.graph.dissect import dissect
-from skiplens.graph.network import ResidualNetwork
+from skiplens.graph import ResidualNetwork, dissect
 from skiplens.papers import statistics
 from skiplens.papers.littwin2016_ensembles import common
 from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, random_network
@@ -34,8 +32,7 @@ from skiplens.paths.spectrum import measure
 from skiplens.plots.figure import Figure, Mark, Reference, numbers
 from skiplens.report.during_training.measurer import MeasureAlong
 from skiplens.sweeps.run import Run
-from skiplens.training.callbacks import evaluate
-from skiplens.training.recipe import Recipe
+from skiplens.training import Recipe, evaluate
 from skiplens.zoo.littwin2016 import BatchScale
 
 BATCH = 128

@@ -12,14 +12,12 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
+from skiplens.base import Randomness, option
 from skiplens.base.axes import Float
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
 from skiplens.papers import statistics
 from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, RATIOS, REPLICATES, SIZES, judge_always
 from skiplens.papers.littwin2016_ensembles.dynamics import branch_scale_slope, layer_scale_increment, spin_glass_depth
-from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture
-from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass, random_points
+from skiplens.papers.littwin2016_ensembles.spin_glass import Mixture, SpinGlass, random_points
 from skiplens.papers.statistics import Band, Readings, chosen, curve, decide, over_seeds, raw_tables, stacked, values
 from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Mark, Points, Reference, numbers

@@ -1,8 +1,7 @@
 """What the figures and theorems share: random networks, the diagonal of their kernels, sizes, raw tables."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from skiplens.base.settings import option
 from skiplens.kernels.architectures import Architecture
 from skiplens.kernels.finite_width.matrix_free import sample_kernels
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
-from skiplens.papers.statistics import Readings, ReplicateSettings, entries, raw_tables, replicated
+from skiplens.papers.statistics import Measure, Readings, ReplicateSettings, entries, raw_tables, replicated
 from skiplens.papers.study import PaperCard, Preset, Table
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
@@ -91,9 +90,7 @@ SIZES: dict[Preset, Sizes] = {
 }
 
 
-def repeated(
-    measure: Callable[..., Any], base: Networks, preset: Preset, seed: int, **axes: Iterable[object]
-) -> list[Run]:
+def repeated(measure: Measure, base: Networks, preset: Preset, seed: int, **axes: Iterable[object]) -> list[Run]:
     """One run for each combination of the axes and each replicate; replicates of one setting are neighbours."""
     return replicated(measure, base, SIZES[preset].replicates, seed, lambda settings: settings.numbers_drawn(), **axes)
 

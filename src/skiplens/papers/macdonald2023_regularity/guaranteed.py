@@ -17,7 +17,7 @@ from skiplens.base.progress import Progress, silent, track
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.costs import Cost, CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, Residual, SkipMap
-from skiplens.jacobians.systems.layer import Composition, Layer
+from skiplens.jacobians.systems.layer import Composition, Inputs, Layer, Weights
 from skiplens.jacobians.systems.parameterisation import Free, WeightNormalised
 from skiplens.jacobians.systems.smoothness import SmoothnessLaw, TrainingLoss, descent_constant
 from skiplens.linalg.singular_values import largest_singular_value, smallest_gram_eigenvalue, smallest_singular_value
@@ -89,7 +89,7 @@ class GuaranteedRun:
     steps: Float[Tensor, " points"]  # sizes η_t = 1/β_t
     smoothness: Float[Tensor, " points"]  # β_t, certified for all parameters whose loss is at most ℓ_t
     regularity: dict[int, float]  # λ(DF) by step, where it was computed; its proved floor is `guarantee.regularity`
-    parameters: Float[Tensor, " params"]  # after the last step
+    parameters: Weights  # after the last step
     guarantee: Guarantee
 
     @property
@@ -154,7 +154,7 @@ class GuaranteedNetwork:
             blocks.append(Residual(skip, Composition(branch, name=f"{name}.branch"), name=name))
         return Composition((Affine(Free(self.widths[1], self.widths[0]), name="first"), *blocks))
 
-    def random_start(self, generator: torch.Generator, scale: float = 1.0) -> Float[Tensor, " params"]:
+    def random_start(self, generator: torch.Generator, scale: float = 1.0) -> Weights:
         """Normal parameters in float64; the guarantee holds from any start."""
         size = self.system().parameters
         return scale * torch.randn(size, dtype=torch.float64, device=generator.device, generator=generator)
@@ -163,7 +163,7 @@ class GuaranteedNetwork:
 def train_with_guarantee(
     network: GuaranteedNetwork,
     batch: tuple[Tensor, Tensor],
-    start: Float[Tensor, " params"],
+    start: Weights,
     plan: TrainingPlan | None = None,
     progress: Progress = silent,
 ) -> GuaranteedRun:
@@ -250,9 +250,7 @@ class Regularity:
     layers: tuple[LayerRegularity, ...]
 
 
-def regularity(
-    system: Composition, parameters: Float[Tensor, " params"], data: Float[Tensor, "features samples"]
-) -> Regularity:
+def regularity(system: Composition, parameters: Weights, data: Inputs) -> Regularity:
     """The true λ(DF) of a system on a data matrix, and its lower bounds from the layers."""
     DF = system.parameter_derivative(parameters, data)
     states, own = system.states(parameters, data), system.split(parameters)
@@ -270,7 +268,7 @@ def skip_bound(branch_gain: float) -> float:
     return max(0.0, 1 - branch_gain)
 
 
-def uniform_bound(data: Float[Tensor, "features samples"], margin: float, blocks: int) -> float:
+def uniform_bound(data: Inputs, margin: float, blocks: int) -> float:
     """σ(X)² margin^(2 blocks): below λ(DF) for all parameters, where the first layer is free.
 
     The data have independent columns, and behind the first layer the branches have gains of at most 1 − margin.
