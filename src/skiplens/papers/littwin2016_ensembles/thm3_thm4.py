@@ -6,6 +6,7 @@ Theorem 4 has descents of many steps too.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -131,11 +132,6 @@ def against_rate(readings: Readings, measure: str, arrays: tuple[str, str], name
     measured, predicted = arrays
     rows = [torch.stack([ratio(column, one[predicted]) for column in one[measured].T]) for one in found]
     return statistics.mean_points(found[0].setting("rates"), torch.stack(rows), name)
-
-
-def thm3_runs(preset: Preset, seed: int) -> list[Run]:
-    """Steps of layer scales on losses of two pairs of orders."""
-    return two_path_runs(layer_steps, preset, seed)
 
 
 def layer_steps(settings: TwoPaths) -> dict[str, Tensor]:
@@ -477,6 +473,14 @@ def _descent(readings: Readings, array: str, label: str) -> Figure:
 _DEVIATIONS = (SPIN_GLASS, REPLICATES)
 
 ITEMS = (
-    Item("thm3", "what drives batch-norm scales", thm3_runs, THM3, draw_thm3, raw_tables, _DEVIATIONS),
+    Item(
+        "thm3",
+        "what drives batch-norm scales",
+        partial(two_path_runs, layer_steps),
+        THM3,
+        draw_thm3,
+        raw_tables,
+        _DEVIATIONS,
+    ),
     Item("thm4", "what drives the weight scale", thm4_runs, THM4, draw_thm4, raw_tables, _DEVIATIONS),
 )
