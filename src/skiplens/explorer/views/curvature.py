@@ -50,8 +50,23 @@ class CurvatureView(View):
         return {name: values[name] for name in names} if values["look_at"] == LANDSCAPES else None
 
     def measure(self, values: Values, progress: Progress) -> "Planes":
-        """The loss around two trained networks."""
-        return _planes(values, progress)
+        """The plane around a network with shortcuts over two matrices, and around one of as many without."""
+        digits = take(fit_to(load("sample"), (10,)), _DIGITS)
+        units, seed = max(1, values["depth"] // 2), values["seed"]
+
+        def plane(model: nn.Module) -> LandscapeReading:
+            if values["trained"]:
+                recipe = Recipe(
+                    optimiser="adam", learning_rate=_RATE, batch_size=64, steps=values["trained"], seed=seed
+                )
+                train(model, digits, recipe, progress=progress)
+            few = digits.first(_LOOKED_AT)
+            return loss_landscape(model, few, directions="random", points=_POINTS, seed=seed, progress=progress)
+
+        return (
+            plane(zoo.build("shortcut_network", seed, units=units, initialisation="xavier")),
+            plane(zoo.build("plain_network", seed, depth=2 * units, activation="relu")),
+        )
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """What is exact at once, or two landscapes when they are measured."""
@@ -94,24 +109,6 @@ class CurvatureView(View):
 LANDSCAPES = "landscapes"
 Planes = tuple[LandscapeReading, LandscapeReading]
 _DIGITS, _LOOKED_AT, _POINTS, _RATE = 512, 128, 15, 0.003
-
-
-def _planes(values: Values, progress: Progress) -> Planes:
-    """The plane around a network with shortcuts over two matrices, and around one of as many without."""
-    digits = take(fit_to(load("sample"), (10,)), _DIGITS)
-    units, seed = max(1, values["depth"] // 2), values["seed"]
-
-    def plane(model: nn.Module) -> LandscapeReading:
-        if values["trained"]:
-            recipe = Recipe(optimiser="adam", learning_rate=_RATE, batch_size=64, steps=values["trained"], seed=seed)
-            train(model, digits, recipe, progress=progress)
-        few = digits.first(_LOOKED_AT)
-        return loss_landscape(model, few, directions="random", points=_POINTS, seed=seed, progress=progress)
-
-    return (
-        plane(zoo.build("shortcut_network", seed, units=units, initialisation="xavier")),
-        plane(zoo.build("plain_network", seed, depth=2 * units, activation="relu")),
-    )
 
 
 def _landscapes(values: Values, planes: Planes | None) -> Drawing:

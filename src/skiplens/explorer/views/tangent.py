@@ -16,7 +16,7 @@ from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.kernels.arc_cosine import Correlation
 from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, Trained, kernel_by_name
-from skiplens.kernels.finite_width import KernelMoments, kernel_moments, sample_kernels
+from skiplens.kernels.finite_width import kernel_moments, sample_kernels
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
 from skiplens.kernels.finite_width.reduced_moments import scaled_variance_limit
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, colour, numbers
@@ -134,10 +134,7 @@ def relative_kernel(kernel: InfiniteWidthKernel) -> Tensor:
         return at_angles.ntk / limit.at_equal_inputs().ntk
 
 
-@lru_cache(maxsize=4096)
-def _moments(network: Network, trained: str) -> KernelMoments:
-    """Mean and variance of the kernel at equal inputs; a slider that moves asks for most of them again."""
-    return kernel_moments(network, trained)
+_moments = lru_cache(maxsize=4096)(kernel_moments)  # a slider that moves asks for most of them again
 
 
 def relative_variance(setting: Setting, architecture: Architecture) -> float:

@@ -471,16 +471,9 @@ def _descent(readings: Readings, array: str, label: str) -> Figure:
 
 
 _DEVIATIONS = (SPIN_GLASS, REPLICATES)
+_THM3_RUNS = partial(two_path_runs, layer_steps)
 
 ITEMS = (
-    Item(
-        "thm3",
-        "what drives batch-norm scales",
-        partial(two_path_runs, layer_steps),
-        THM3,
-        draw_thm3,
-        raw_tables,
-        _DEVIATIONS,
-    ),
+    Item("thm3", "what drives batch-norm scales", _THM3_RUNS, THM3, draw_thm3, raw_tables, _DEVIATIONS),
     Item("thm4", "what drives the weight scale", thm4_runs, THM4, draw_thm4, raw_tables, _DEVIATIONS),
 )
