@@ -290,7 +290,7 @@ def test_the_measured_block_is_that_of_autograd(monkeypatch):
     measured = view().measure({"scale": 0.9, "seed": 1}, lambda label, done, total: seen.append((done, total)))
     model = mnist_blocks.scaled_network("mnist_residual_avgpool", 0.9, 1)
     expected = jacobian_by_autograd(model, sample().images[:2].float() / 255)
-    found = measured.singular_values["residual with average pool"]
+    found = measured["residual with average pool"]
     assert_close(found, expected.to(found.dtype), relative=1e-4)  # float32, two convolutions of hundreds of terms
     assert seen[-1] == (100, 100)
     curve = series_of(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from skiplens.papers.li2016_shortcuts import fig3, fig4
-from skiplens.papers.li2016_shortcuts.fig3 import figures
+from skiplens.papers.li2016_shortcuts import fig3_fig4
+from skiplens.papers.li2016_shortcuts.fig3_fig4 import draw_fig3
 from skiplens.papers.littwin2016_ensembles import depth_during_training
 from skiplens.papers.study import choose, studies
 from tests.papers.li2016_shortcuts.fake_readings import fake
@@ -59,7 +59,7 @@ def test_what_is_printed_has_the_unit_of_our_number(place, words):
 
 
 def norms(exponent: float) -> list:
-    epochs = torch.tensor([0, *fig3.CLAIM_EPOCHS])
+    epochs = torch.tensor([0, *fig3_fig4.CLAIM_EPOCHS])
     return [
         fake(
             "norm_history",
@@ -73,12 +73,12 @@ def norms(exponent: float) -> list:
 
 
 def test_the_band_of_the_final_norms_is_told():
-    explanation = fig3.judge_end(norms(-0.4), "identity").explanation
+    explanation = fig3_fig4.judge_end(norms(-0.4), "identity").explanation
     assert "We ask for an exponent from -0.5 to -0.3; theorem 1's limit is -1/2." in explanation
 
 
 def test_captions_say_what_is_drawn_whatever_the_data():
-    falling, rising = ([figure.caption for figure in figures(norms(power))] for power in (-0.5, 0.5))
+    falling, rising = ([figure.caption for figure in draw_fig3(norms(power))] for power in (-0.5, 0.5))
     assert falling == rising
     assert "smaller" not in rising[0]
 
@@ -93,7 +93,7 @@ def test_growth_is_not_called_linear_before_it_is_seen():
         for depth in (4, 8, 16, 32)
         for replicate in range(3)
     ]
-    judged = fig4.linear_growth(square, "orthogonal")
+    judged = fig3_fig4.linear_growth(square, "orthogonal")
     assert judged.verdict == "differs" and "we ask for linear growth, 1.9 to 2.3" in judged.explanation
     assert "it grows linearly" not in judged.explanation
 

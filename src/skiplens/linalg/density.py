@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from skiplens.base import InvalidInputError, Progress, Randomness, silent
 from skiplens.base.axes import Bool, Float
-from skiplens.base.errors import InvalidInputError
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
 from skiplens.linalg.lanczos import tridiagonalise_each
 from skiplens.linalg.operator import SymmetricOperator
 from skiplens.linalg.trace import draw
+
+Levels = Float[Tensor, " levels"]
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,11 @@ class SpectralDensity:
         nodes, order = self.nodes.flatten().sort()
         return nodes, self.weights.flatten()[order] / self.probes
 
-    def share_below(self, levels: Float[Tensor, " levels"]) -> Float[Tensor, "probes levels"]:
+    def share_below(self, levels: Levels) -> Float[Tensor, "probes levels"]:
         """For each probe the weight of its nodes strictly below each level."""
         return self._sums().take_along_dim(self._count(levels, right=False), dim=1)
 
-    def bounds_below(
-        self, levels: Float[Tensor, " levels"]
-    ) -> tuple[Float[Tensor, "probes levels"], Float[Tensor, "probes levels"]]:
+    def bounds_below(self, levels: Levels) -> tuple[Float[Tensor, "probes levels"], Float[Tensor, "probes levels"]]:
         """For each probe the least and the most that its measure can have below (or up to) each level.
 
         The inequalities of Chebyshev, Markov and Stieltjes: below a node lies at least the weight of the nodes before
@@ -179,7 +177,7 @@ def ratio_of_means(
     return (above.sum() / below.sum()).item(), error
 
 
-def _bounds_within(density: SpectralDensity, levels: Float[Tensor, " levels"]) -> tuple[Tensor, Tensor]:
+def _bounds_within(density: SpectralDensity, levels: Levels) -> tuple[Tensor, Tensor]:
     """For each probe the least and the most that its measure can have between −level and level."""
     low_above, high_above = density.bounds_below(levels)
     low_below, high_below = density.bounds_below(-levels)
@@ -196,9 +194,7 @@ def _limit(shares: Tensor, density: SpectralDensity, sign: int) -> Tensor:
     return ((mean + z * z / (2 * draws) + sign * half) / (1 + z * z / draws)).clamp(0, 1)
 
 
-def weighted_quantiles(
-    values: Float[Tensor, " values"], weights: Float[Tensor, " values"], levels: Float[Tensor, " levels"]
-) -> Float[Tensor, " levels"]:
+def weighted_quantiles(values: Float[Tensor, " values"], weights: Float[Tensor, " values"], levels: Levels) -> Levels:
     """The smallest value below or at which a share of at least each level lies; values are descending."""
     ascending, shares = values.double().flip(0), weights.double().flip(0)
     index = torch.searchsorted(shares.cumsum(0), levels.double() * shares.sum() * (1 - 1e-12))

@@ -10,10 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from skiplens.base.errors import DataError
+from skiplens.data import ImageSet, LoadOptions, Standardisation, load, measure_channels, sample
 from skiplens.data.fetch import available, get, user_folder
-from skiplens.data.images import ImageSet, sample
-from skiplens.data.loading import LoadOptions, load
-from skiplens.data.preprocessing import Standardisation, measure_channels
 from skiplens.data.synthetic import CentredBatches, ShuffledBatches
 from skiplens.graph.batch import Batch
 from skiplens.sweeps.run import Needs

@@ -13,17 +13,14 @@ import scipy.stats
 import torch
 from torch import Tensor
 
+from skiplens.base import InvalidInputError, Randomness, Settings, option
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings, option
 from skiplens.kernels.finite_width.simulation import estimate
 from skiplens.papers.study import Judgement, Table, Word
 from skiplens.plots.figure import Band as FigureBand
 from skiplens.plots.figure import Figure, Line, Mark, Points, colour, numbers
 from skiplens.readings.reading import Measurement
-from skiplens.sweeps.run import Run
-from skiplens.sweeps.sweep import grid
+from skiplens.sweeps import Run, grid
 
 STUDY_LEVEL, MOST_CLAIMS = 0.01, 100
 """The chance that any interval of a study misses its truth, and how many claims a study may have at most."""
@@ -192,7 +189,8 @@ class ReplicateSettings(Settings):
 
 R = TypeVar("R", bound=ReplicateSettings)
 
-Measure = Callable[[Any], Any]  # a function at the top of a module, which takes settings and returns tensors by name
+# a function at the top of a module, which takes settings and returns tensors by name; or how it is called
+Measure = Callable[[Any], Any] | str
 Readings = Sequence[Measurement]  # what the runs of an item gave, in their order
 
 
@@ -201,7 +199,7 @@ def replicated(
     base: R,
     replicates: int,
     seed: int,
-    cost: Callable[[R], float] = lambda settings: 1.0,
+    cost: Callable[[R], float] | float | int = 1.0,
     **axes: Iterable[Any],
 ) -> list[Run]:
     """One run for each combination of the axes and each replicate; replicates of one setting are neighbours.
@@ -209,15 +207,15 @@ def replicated(
     All are like `base` but for the axes, values of settings by name; `cost` is the expected time in any unit.
     """
     combinations = grid(base, **axes, replicate=range(replicates), seed=(seed,))
-    return [Run(import_name(measure), settings, cost=cost(settings)) for settings in combinations]
+    return [Run(import_name(measure), one, cost=cost(one) if callable(cost) else cost) for one in combinations]
 
 
-def import_name(measure: Measure | str) -> str:
+def import_name(measure: Measure) -> str:
     """``"package.module:function"``, by which workers find a measure; a string is one already."""
     return measure if isinstance(measure, str) else f"{measure.__module__}:{measure.__name__}"
 
 
-def chosen(readings: Readings, measure: Measure | str = "", **settings: Any) -> list[Measurement]:
+def chosen(readings: Readings, measure: Measure = "", **settings: Any) -> list[Measurement]:
     """The readings of `measure` (or of the function called so) whose settings have these values, in their order."""
     name = measure if isinstance(measure, str) else measure.__name__
     found = []
@@ -231,18 +229,18 @@ def chosen(readings: Readings, measure: Measure | str = "", **settings: Any) -> 
     return found
 
 
-def stacked(readings: Readings, array: str, measure: Measure | str = "", **settings: Any) -> Tensor:
+def stacked(readings: Readings, array: str, measure: Measure = "", **settings: Any) -> Tensor:
     """An array of the chosen readings, one row a run."""
     return torch.stack([reading[array] for reading in chosen(readings, measure, **settings)])
 
 
-def values(readings: Readings, name: str, measure: Measure | str = "", **settings: Any) -> list[Any]:
+def values(readings: Readings, name: str, measure: Measure = "", **settings: Any) -> list[Any]:
     """The different values of a setting among the chosen readings, in order."""
     return sorted({reading.setting(name) for reading in chosen(readings, measure, **settings)})
 
 
 def against(
-    readings: Readings, array: str, axis: str, measure: Measure | str = "", **settings: Any
+    readings: Readings, array: str, axis: str, measure: Measure = "", **settings: Any
 ) -> tuple[list[Any], Tensor]:
     """The values of the setting called `axis`, and an array against them: (runs of one value, values, …)."""
     places = values(readings, axis, measure, **settings)

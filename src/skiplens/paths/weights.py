@@ -13,13 +13,12 @@ from skiplens.base.memory import budget_bytes, require_fits
 
 _TEMPORARIES = 12  # float64 arrays of the result's size that are alive at once
 
+Lengths = Int[Tensor, " lengths"]
 Ratio = float | Tensor
 """A positive number, or a tensor of them of any shape."""
 
 
-def path_weights(
-    depth: int, depth_ratio: Ratio, lengths: Int[Tensor, " lengths"] | None = None
-) -> Float[Tensor, "*ratios lengths"]:
+def path_weights(depth: int, depth_ratio: Ratio, lengths: Lengths | None = None) -> Float[Tensor, "*ratios lengths"]:
     """ε_r = C(p−1, r−1) β^r / z for the given lengths r, or for r = 1..p; the squares over all r add up to 1.
 
     Args:
@@ -35,7 +34,7 @@ def path_weights(
 
 
 def log_path_weights(
-    depth: int, depth_ratio: Ratio, lengths: Int[Tensor, " lengths"] | None = None
+    depth: int, depth_ratio: Ratio, lengths: Lengths | None = None
 ) -> Float[Tensor, "*ratios lengths"]:
     """The log of ε_r for the given lengths, or for r = 1..p; −∞ for lengths outside 1..p."""
     blocks, beta = check_depth(depth) - 1, ratio_tensor(depth_ratio)

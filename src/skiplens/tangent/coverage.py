@@ -26,7 +26,7 @@ from skiplens.tangent.gradients import (
     Source,
     empty_gradients,
 )
-from skiplens.tangent.rules import Cotangents, EmbeddingTable, LinearWeight, LocalGradient, rules_of, sample_axes
+from skiplens.tangent.rules import Cotangents, EmbeddingTable, LinearWeight, LocalGradient, Rule, rules_of, sample_axes
 
 _PROBE_SAMPLES = 3
 

@@ -7,8 +7,7 @@ from typing import Literal
 
 from torch import nn
 
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
+from skiplens.base import Randomness, option
 from skiplens.zoo.entry import Entry, NetworkOptions
 from skiplens.zoo.layers import Plain, ProjectionShortcut, Residual, convolution, linear, uninitialised
 from skiplens.zoo.preact_resnet import basic_convolutions, preact_stages, preactivation

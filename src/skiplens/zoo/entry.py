@@ -7,9 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from skiplens.base.errors import SettingsError
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings
+from skiplens.base import Randomness, Settings, SettingsError
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
+from skiplens.base import Randomness, option
 from skiplens.zoo.entry import Entry, NetworkOptions
 from skiplens.zoo.layers import Residual, linear
 from skiplens.zoo.weight_laws import Law, fill_weights_, orthogonal_weights, scaled, weight_layers, xavier_weights

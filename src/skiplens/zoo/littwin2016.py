@@ -11,8 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
+from skiplens.base import Randomness, option
 from skiplens.zoo.entry import Entry, NetworkOptions
 from skiplens.zoo.layers import Residual, linear
 from skiplens.zoo.weight_laws import fill_weights_, normal_over_inputs

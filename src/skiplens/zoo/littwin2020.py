@@ -14,9 +14,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import InvalidInputError, SettingsError
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
+from skiplens.base import InvalidInputError, Randomness, SettingsError, option
 from skiplens.zoo.entry import Entry, NetworkOptions
 from skiplens.zoo.layers import Plain, Residual, uninitialised
 from skiplens.zoo.skips import Truncation

@@ -15,9 +15,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from skiplens.base.errors import SettingsError
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
+from skiplens.base import Randomness, SettingsError, option
 from skiplens.zoo.entry import Entry, NetworkOptions
 from skiplens.zoo.layers import Residual, linear, uninitialised
 from skiplens.zoo.skips import Truncation

@@ -13,9 +13,7 @@ from typing import Literal
 
 from torch import nn
 
-from skiplens.base.errors import SettingsError
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
+from skiplens.base import Randomness, SettingsError, option
 from skiplens.zoo.entry import Entry, NetworkOptions
 from skiplens.zoo.layers import ProjectionShortcut, Residual, convolution, linear
 from skiplens.zoo.skips import IsometricPool, PaddedAveragePool, StridedZeroPad

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from skiplens.papers.li2016_shortcuts import fig3
-from skiplens.papers.li2016_shortcuts.fig3 import CLAIM_EPOCHS, NormHistory
+from skiplens.papers.li2016_shortcuts import fig3_fig4
+from skiplens.papers.li2016_shortcuts.fig3_fig4 import CLAIM_EPOCHS, NormHistory
 from tests.papers.li2016_shortcuts.fake_readings import fake
 
 
@@ -16,7 +16,7 @@ def test_norms_start_at_a_hundredth_of_xaviers(activation, seed):
     settings = NormHistory(
         activation=activation, depth=16, networks=5, epochs=10, source="sample", samples=50, seed=seed
     )
-    found = fig3.norm_history(settings)
+    found = fig3_fig4.norm_history(settings)
     assert found["epoch"].tolist() == [0, 10]
     assert found["norm"].shape == found["loss"].shape == (2, 5)
     assert float(found["norm"][0].mean()) == pytest.approx(0.0316, rel=0.04)
@@ -42,12 +42,12 @@ def histories(exponent: float) -> list:
 )
 def test_the_judges_of_norms(exponent, decrease, end):
     readings = histories(exponent)
-    assert fig3.judge_decrease(readings, "identity").verdict == decrease
-    assert fig3.judge_end(readings, "identity").verdict == end
-    assert fig3.judge_end(readings, "identity").ours == pytest.approx(exponent, rel=1e-9)
+    assert fig3_fig4.judge_decrease(readings, "identity").verdict == decrease
+    assert fig3_fig4.judge_end(readings, "identity").verdict == end
+    assert fig3_fig4.judge_end(readings, "identity").ours == pytest.approx(exponent, rel=1e-9)
 
 
 def test_every_panel_has_two_claims():
-    names = [claim.name for claim in fig3.CLAIMS]
+    names = [claim.name for claim in fig3_fig4.FIG3]
     assert names == ["linear_decrease", "linear_end", "relu_decrease", "relu_end"]
-    assert math.isclose(fig3.EXPONENT.low, -0.5)
+    assert math.isclose(fig3_fig4.EXPONENT.low, -0.5)

@@ -50,7 +50,7 @@ def costs():
 
 @pytest.fixture
 def point():
-    from skiplens.papers.macdonald2023_regularity.regularity import regularity
+    from skiplens.papers.macdonald2023_regularity.guaranteed import regularity
 
     return regularity(network_a(), start_a(), data_a())
 
@@ -97,7 +97,7 @@ def test_bounds_of_the_reference_network(point):
 
 
 def test_bounds_lie_below_the_truth_everywhere(generator):
-    from skiplens.papers.macdonald2023_regularity.regularity import regularity, skip_bound
+    from skiplens.papers.macdonald2023_regularity.guaranteed import regularity, skip_bound
 
     for _ in range(40):
         scale = 10 ** (3 * torch.rand((), generator=generator) - 1.5)
@@ -134,7 +134,7 @@ def random_system(widths, shape, kind, rule, seed):
 def test_bounds_lie_below_the_truth_for_any_network(widths, shape, kind, rule, seed):
     from skiplens.jacobians.systems.costs import SquareCost
     from skiplens.jacobians.systems.smoothness import TrainingLoss
-    from skiplens.papers.macdonald2023_regularity.regularity import regularity
+    from skiplens.papers.macdonald2023_regularity.guaranteed import regularity
 
     system, parameters, X = random_system(widths, shape, kind, rule, seed)
     found = regularity(system, parameters, X)
@@ -190,7 +190,7 @@ def test_gradient_domination_along_training(cost):
 
 
 def test_the_repaired_network_is_regular_for_all_parameters(generator):
-    from skiplens.papers.macdonald2023_regularity.regularity import uniform_bound
+    from skiplens.papers.macdonald2023_regularity.guaranteed import uniform_bound
 
     system = network_r()
     bound = uniform_bound(data_a(), 0.5, 2)
@@ -204,7 +204,7 @@ def test_lemma_b5_as_printed_is_false():
     """P(w) = (0, w), X = (1, 0)ᵀ: σ(X) σ(DP) = 1 but σ(D(P X)) = 0; with λ the left side is 0 too."""
     from skiplens.jacobians import systems as ps
     from skiplens.jacobians.systems.parameterisation import Suprema
-    from skiplens.papers.macdonald2023_regularity.regularity import regularity
+    from skiplens.papers.macdonald2023_regularity.guaranteed import regularity
 
     @dataclass(frozen=True)
     class Second(ps.Parameterisation):
@@ -249,7 +249,7 @@ def test_lemma_b5_as_printed_is_false_for_a_circular_convolution():
 
 def test_a_head_without_skip_or_a_widening_layer_has_no_bound_from_skips():
     from skiplens.jacobians import systems as ps
-    from skiplens.papers.macdonald2023_regularity.regularity import regularity
+    from skiplens.papers.macdonald2023_regularity.guaranteed import regularity
 
     head = ps.Affine(ps.Free(2, 3))
     behind = ps.Composition((*network_a().layers, head))

@@ -7,7 +7,7 @@ import torch
 
 from skiplens.papers.macdonald2023_regularity import thm2_3, thm4_5, thm4_7
 from skiplens.papers.macdonald2023_regularity.common import SCALES, RandomResidualNetwork
-from skiplens.papers.macdonald2023_regularity.regularity import regularity
+from skiplens.papers.macdonald2023_regularity.guaranteed import regularity
 from tests.jacobians.systems.reference import data_a, start_a
 from tests.papers.macdonald2023_regularity.readings import judged, made
 from tests.tolerances import assert_close

@@ -3,34 +3,34 @@
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base.errors import InvalidInputError
-from skiplens.base.progress import Progress
-from skiplens.base.randomness import Randomness
+from skiplens.base import InvalidInputError, Progress, Randomness
 from skiplens.base.words import in_words
-from skiplens.curvature.landscape import loss_landscape
-from skiplens.curvature.landscape_reading import LandscapeReading
+from skiplens.curvature import LandscapeReading, loss_landscape
+from skiplens.data import fit_to, fit_whitening, load
 from skiplens.data.images import as_floats, sample
-from skiplens.data.loading import fit_to, load
-from skiplens.data.preprocessing import fit_whitening
-from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.graph.batch import take
 from skiplens.linalg.second_moments import SecondMoments, second_moments
-from skiplens.papers.li2016_shortcuts.hessian import linear
-from skiplens.papers.li2016_shortcuts.hessian.at_zero import hessian_at_zero
-from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, linear_hessian, plain_units, shortcut_units
-from skiplens.papers.li2016_shortcuts.hessian.spectrum import ListedSpectrum, listed_spectrum
+from skiplens.papers.li2016_shortcuts.hessian import (
+    LinearUnit,
+    ListedSpectrum,
+    hessian_at_zero,
+    linear,
+    linear_hessian,
+    listed_spectrum,
+    plain_units,
+    shortcut_units,
+)
 from skiplens.plots.figure import Contour, Figure, Line, Mark, Reference, colour, numbers
-from skiplens.training.loop import train
-from skiplens.training.recipe import Recipe
+from skiplens.training import Recipe, train
 from skiplens.zoo.li2016 import LAWS, Start
 from skiplens.zoo.weight_laws import orthogonal_weights, xavier_weights
 
@@ -39,12 +39,10 @@ from skiplens.zoo.weight_laws import orthogonal_weights, xavier_weights
 class CurvatureView(View):
     """Eigenvalues at zero and where training starts, condition number against depth, loss on the way down."""
 
-    name: ClassVar[str] = "curvature"
-    title: ClassVar[str] = "Curvature"
-    lead: ClassVar[str] = (
-        "How does the loss bend where training starts, and why are shortcuts over two matrices special?"
-    )
-    fixed_controls: ClassVar[tuple[Control, ...]] = controls_of("curvature")
+    name = "curvature"
+    title = "Curvature"
+    lead = "How does the loss bend where training starts, and why are shortcuts over two matrices special?"
+    fixed_controls = controls_of("curvature")
 
     def measurement(self, values: Values) -> Values | None:
         """What decides two landscapes; all else is exact and quick."""
@@ -52,8 +50,23 @@ class CurvatureView(View):
         return {name: values[name] for name in names} if values["look_at"] == LANDSCAPES else None
 
     def measure(self, values: Values, progress: Progress) -> "Planes":
-        """The loss around two trained networks."""
-        return _planes(values, progress)
+        """The plane around a network with shortcuts over two matrices, and around one of as many without."""
+        digits = take(fit_to(load("sample"), (10,)), _DIGITS)
+        units, seed = max(1, values["depth"] // 2), values["seed"]
+
+        def plane(model: nn.Module) -> LandscapeReading:
+            if values["trained"]:
+                recipe = Recipe(
+                    optimiser="adam", learning_rate=_RATE, batch_size=64, steps=values["trained"], seed=seed
+                )
+                train(model, digits, recipe, progress=progress)
+            few = digits.first(_LOOKED_AT)
+            return loss_landscape(model, few, directions="random", points=_POINTS, seed=seed, progress=progress)
+
+        return (
+            plane(zoo.build("shortcut_network", seed, units=units, initialisation="xavier")),
+            plane(zoo.build("plain_network", seed, depth=2 * units, activation="relu")),
+        )
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """What is exact at once, or two landscapes when they are measured."""
@@ -96,24 +109,6 @@ class CurvatureView(View):
 LANDSCAPES = "landscapes"
 Planes = tuple[LandscapeReading, LandscapeReading]
 _DIGITS, _LOOKED_AT, _POINTS, _RATE = 512, 128, 15, 0.003
-
-
-def _planes(values: Values, progress: Progress) -> Planes:
-    """The plane around a network with shortcuts over two matrices, and around one of as many without."""
-    digits = take(fit_to(load("sample"), (10,)), _DIGITS)
-    units, seed = max(1, values["depth"] // 2), values["seed"]
-
-    def plane(model: nn.Module) -> LandscapeReading:
-        if values["trained"]:
-            recipe = Recipe(optimiser="adam", learning_rate=_RATE, batch_size=64, steps=values["trained"], seed=seed)
-            train(model, digits, recipe, progress=progress)
-        few = digits.first(_LOOKED_AT)
-        return loss_landscape(model, few, directions="random", points=_POINTS, seed=seed, progress=progress)
-
-    return (
-        plane(zoo.build("shortcut_network", seed, units=units, initialisation="xavier")),
-        plane(zoo.build("plain_network", seed, depth=2 * units, activation="relu")),
-    )
 
 
 def _landscapes(values: Values, planes: Planes | None) -> Drawing:

@@ -3,17 +3,15 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
+from skiplens.base import Progress, Randomness, silent
 from skiplens.base.words import in_words
 from skiplens.data.images import as_floats, sample
-from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.views.jacobians_theorem import PAPER, draw_theorem
 from skiplens.explorer.written import controls_of, snippet, worded
@@ -27,12 +25,10 @@ from skiplens.zoo.weight_laws import gaussian
 class JacobiansView(View):
     """Singular values of layers and blocks, and the checklist of the convergence theorem."""
 
-    name: ClassVar[str] = "jacobians"
-    title: ClassVar[str] = "Jacobians"
-    lead: ClassVar[str] = (
-        "Do the layers keep every direction of the gradient alive, and is gradient descent sure to arrive?"
-    )
-    fixed_controls: ClassVar[tuple[Control, ...]] = controls_of("jacobians")
+    name = "jacobians"
+    title = "Jacobians"
+    lead = "Do the layers keep every direction of the gradient alive, and is gradient descent sure to arrive?"
+    fixed_controls = controls_of("jacobians")
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """The pictures of the chosen topic."""
@@ -46,7 +42,7 @@ class JacobiansView(View):
             return None
         return {name: values[name] for name in ("scale", "seed")}
 
-    def measure(self, values: Values, progress: Progress) -> "MeasuredBlocks":
+    def measure(self, values: Values, progress: Progress) -> dict[str, Tensor]:
         """The second block of the paper's networks."""
         return measured_blocks(values["scale"], values["seed"], progress)
 
@@ -259,8 +255,8 @@ def _draw_blocks(values: Values, measured: Any) -> Drawing:
         _sorted_values("shrinking_blocks", shrinking, width=width, left=left),
         _sorted_values("width_keeping_blocks", keeping, width=width),
     ]
-    if isinstance(measured, MeasuredBlocks):
-        figures.append(_sorted_values("mnist_block", measured.singular_values, images=IMAGES))
+    if measured is not None:
+        figures.append(_sorted_values("mnist_block", measured, images=IMAGES))
     medians = [f"{name} {in_words(_without_rounding(found).median().item(), 2)}" for name, found in shrinking.items()]
     chain, residual = (_without_rounding(found)[-1].item() for found in keeping.values())
     code, real = snippet("blocks", own=blocks), snippet("measured_blocks", own=blocks)
@@ -303,15 +299,11 @@ IMAGES = 4
 _BLOCK = "block2.residual"
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredBlocks:
-    """Singular values of the block with each shortcut, descending; the chain is the block without its shortcut."""
+def measured_blocks(scale: float, seed: int, progress: Progress = silent) -> dict[str, Tensor]:
+    """Singular values of the block with each shortcut, descending; the chain is the block without its shortcut.
 
-    singular_values: dict[str, Tensor]
-
-
-def measured_blocks(scale: float, seed: int, progress: Progress = silent) -> MeasuredBlocks:
-    """The block's Jacobian at a few images, with batch statistics as they are."""
+    At a few images, with batch statistics as they are.
+    """
     images = as_floats(sample().images[:IMAGES], torch.float32)
     found: dict[str, Tensor] = {}
     for place, (name, network) in enumerate(NETWORKS.items()):
@@ -323,7 +315,7 @@ def measured_blocks(scale: float, seed: int, progress: Progress = silent) -> Mea
         reading = jacobian_spectrum(model, images, blocks=[_BLOCK], coupling="sample", progress=report, network=False)
         found.setdefault("chain", reading.without_shortcut[_BLOCK])
         found[name] = reading.singular_values[_BLOCK]
-    return MeasuredBlocks(found)
+    return found
 
 
 def scaled_network(name: str, scale: float, seed: int) -> nn.Module:

@@ -11,9 +11,8 @@ from skiplens.base.randomness import Randomness
 from skiplens.base.words import in_words
 from skiplens.explorer.view import Check, Drawing, Values
 from skiplens.explorer.written import snippet, worded
-from skiplens.jacobians.hypotheses import descriptions
+from skiplens.jacobians.hypotheses import Case, CheckedHypothesis, CostFacts, Description, FreeMap, Skip, descriptions
 from skiplens.jacobians.hypotheses.conditions import check, largest_gain, regularity_checks, what_follows
-from skiplens.jacobians.hypotheses.descriptions import Case, CheckedHypothesis, CostFacts, Description, FreeMap, Skip
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.costs import CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, SkipMap

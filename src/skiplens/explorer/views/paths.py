@@ -4,23 +4,21 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from skiplens import data, zoo
-from skiplens.base.errors import NotResidualError
-from skiplens.base.progress import Progress
+from skiplens.base import NotResidualError, Progress
 from skiplens.base.words import in_words
 from skiplens.edits.initialisation import scale_branch_ends
 from skiplens.explorer.control import Choice, Control
 from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.views.runs_folder import RunsFolder, load_report
 from skiplens.explorer.written import controls_of, notes_of, snippet, worded
+from skiplens.graph import ResidualNetwork, dissect
 from skiplens.graph.batch import take
-from skiplens.graph.dissect import dissect
-from skiplens.graph.network import ResidualNetwork
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import network_complexity
 from skiplens.paths.bands import BranchStatistics, length_quantile, limit_fraction
 from skiplens.paths.laws import binomial, fit_laws, fit_named_law, squared_binomial
@@ -28,8 +26,7 @@ from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure
 from skiplens.paths.weights import path_moments, path_weights, peak_length
 from skiplens.plots.figure import INK, Band, Bars, Figure, Line, Points, Reference, colour, numbers
-from skiplens.report.during_training.depth import depth_during_training
-from skiplens.report.during_training.depth_reading import DepthHistory
+from skiplens.report.during_training import DepthHistory, depth_during_training
 from skiplens.training.recipe import Recipe
 
 THEORY, NETWORK, TRAINING = "theory", "network", "training"
@@ -43,11 +40,9 @@ CONTROLS = controls_of("paths")
 class PathsView(View):
     """Which path lengths carry the signal."""
 
-    name: ClassVar[str] = "paths"
-    title: ClassVar[str] = "Paths"
-    lead: ClassVar[str] = (
-        "A residual network is a crowd of paths: each block is passed or skipped. Which lengths carry the signal?"
-    )
+    name = "paths"
+    title = "Paths"
+    lead = "A residual network is a crowd of paths: each block is passed or skipped. Which lengths carry the signal?"
 
     runs: RunsFolder | None = None  # whose models can be laid over the theory
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from skiplens.base.errors import InvalidInputError
@@ -17,7 +17,7 @@ from skiplens.explorer.view import Download, Drawing, Values, View
 from skiplens.explorer.views import runs_folder
 from skiplens.explorer.views.runs_folder import MARKS, Row, Run, RunsFolder, Table, load_table, load_verdicts
 from skiplens.explorer.written import notes_of, snippet
-from skiplens.papers.study import MODULES, PRESETS, Item, study
+from skiplens.papers.study import PRESETS, Item, study
 from skiplens.plots.figure import Figure, Line, Mark, Points
 from skiplens.readings.reading import KINDS
 from skiplens.report.compared import ComparedModel, mean_and_spread, measure, overlays
@@ -31,9 +31,9 @@ _VERDICT, _NONE = "verdict", "none"
 class RunsView(View):
     """Reports, studies and comparisons in one folder; `folder` is None where there is none."""
 
-    name: ClassVar[str] = "runs"
-    title: ClassVar[str] = "Runs"
-    lead: ClassVar[str] = "Your own reports and studies: open one, compare several, take their numbers away."
+    name = "runs"
+    title = "Runs"
+    lead = "Your own reports and studies: open one, compare several, take their numbers away."
 
     folder: RunsFolder | None = None
 
@@ -297,8 +297,6 @@ def _redraw(folder: Path, item: str, progress: Progress) -> tuple[tuple[Figure, 
 
 def _known_item(name: str) -> Item | None:
     study_name, _, item = name.partition("/")
-    if study_name not in MODULES:
-        return None
     try:
         return study(study_name).item(item)
     except InvalidInputError:

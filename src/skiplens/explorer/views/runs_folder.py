@@ -18,8 +18,7 @@ from urllib.parse import quote, unquote_to_bytes
 from skiplens.base.errors import BrokenFileError, InvalidInputError
 from skiplens.base.files import read_json
 from skiplens.base.memory import readable
-from skiplens.readings.file import read_file
-from skiplens.readings.reading import Reading
+from skiplens.readings import Reading, read_file
 from skiplens.report.inspection import Report
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,13 +12,11 @@ from torch import Tensor
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.base.words import in_words
-from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.kernels.arc_cosine import Correlation
 from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, Trained, kernel_by_name
-from skiplens.kernels.finite_width.matrix_free import sample_kernels
-from skiplens.kernels.finite_width.moments import KernelMoments, kernel_moments
+from skiplens.kernels.finite_width import kernel_moments, sample_kernels
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
 from skiplens.kernels.finite_width.reduced_moments import scaled_variance_limit
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, colour, numbers
@@ -33,12 +31,10 @@ CONTROLS = controls_of("tangent")
 class TangentView(View):
     """Kernel against angle, spread against depth and width, growth against scale."""
 
-    name: ClassVar[str] = "tangent"
-    title: ClassVar[str] = "Tangent"
-    lead: ClassVar[str] = (
-        "Which inputs does an architecture tell apart, and how far is a finite network from its limit?"
-    )
-    fixed_controls: ClassVar[tuple[Control, ...]] = CONTROLS
+    name = "tangent"
+    title = "Tangent"
+    lead = "Which inputs does an architecture tell apart, and how far is a finite network from its limit?"
+    fixed_controls = CONTROLS
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """The infinitely wide curves and exact variances, with sampled networks once there are some."""
@@ -138,10 +134,7 @@ def relative_kernel(kernel: InfiniteWidthKernel) -> Tensor:
         return at_angles.ntk / limit.at_equal_inputs().ntk
 
 
-@lru_cache(maxsize=4096)
-def _moments(network: Network, trained: str) -> KernelMoments:
-    """Mean and variance of the kernel at equal inputs; a slider that moves asks for most of them again."""
-    return kernel_moments(network, trained)
+_moments = lru_cache(maxsize=4096)(kernel_moments)  # a slider that moves asks for most of them again
 
 
 def relative_variance(setting: Setting, architecture: Architecture) -> float:

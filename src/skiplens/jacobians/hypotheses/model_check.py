@@ -9,15 +9,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from skiplens.base import Progress, Randomness, silent
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.preserve_state import preserve_random_state, preserve_state
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
+from skiplens.graph import Lens, Subject, dissect
 from skiplens.graph.batch import Batch, as_batches, concatenate, tensors_in
-from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import transformable
 from skiplens.graph.inputs import require_module
-from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import Loss, loss_name
 from skiplens.graph.network import ResidualNetwork, part_function
 from skiplens.jacobians.hypotheses import report

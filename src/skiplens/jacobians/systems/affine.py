@@ -46,8 +46,9 @@ class Affine(Layer):
 
     def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """P(w) Z + b 1ᵀ."""
-        linear = self.parameterisation.apply(self._matrix_weights(weights), data)
-        return linear + weights[self.parameterisation.parameters :, None] if self.has_bias else linear
+        matrix, bias = weights.tensor_split([self.parameterisation.parameters])
+        linear = self.parameterisation.apply(matrix, data)
+        return linear + bias[:, None] if self.has_bias else linear
 
     def certificate(self, bound: DataBound) -> Certificate:
         """The first row of the table: products of the suprema of P and of the data."""
@@ -75,9 +76,6 @@ class Affine(Layer):
         if not is_first and not math.isfinite(suprema.size):
             return "its matrix is not normalised, so the gain of the layer is unbounded"
         return "its bias is not bounded, so the size of its outputs is unbounded" if self.has_bias else ""
-
-    def _matrix_weights(self, weights: Tensor) -> Tensor:
-        return weights[: self.parameterisation.parameters]
 
 
 @dataclass(frozen=True)

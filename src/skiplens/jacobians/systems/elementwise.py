@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
-from skiplens.jacobians.systems.layer import Certificate, DataBound, Inputs, Layer, Outputs, Weights, product
+from skiplens.jacobians.systems.layer import Certificate, DataBound, Inputs, Layer, OfLayers, Outputs, Weights, product
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class SkipMap:
 
 
 @dataclass(frozen=True)
-class Residual(Layer):
+class Residual(OfLayers):
     """I Z + g(θ, Z) with a fixed skip map I and a branch g."""
 
     skip: SkipMap
@@ -199,24 +199,9 @@ class Residual(Layer):
             )
 
     @property
-    def inputs(self) -> int:
-        """Features that enter."""
-        return self.branch.inputs
-
-    @property
-    def outputs(self) -> int:
-        """Features that leave."""
-        return self.branch.outputs
-
-    @property
-    def parameters(self) -> int:
-        """Parameters of the branch."""
-        return self.branch.parameters
-
-    @property
-    def couples_samples(self) -> bool:
-        """Whether the branch does."""
-        return self.branch.couples_samples
+    def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]  # declared as a field above: read-only here
+        """The branch alone: the skip has no parameters and couples nothing."""
+        return (self.branch,)
 
     def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """Skip plus branch."""

@@ -139,23 +139,10 @@ class Layer(ABC):
         return ""
 
 
-@dataclass(frozen=True)
-class Composition(Layer):
-    """f_L(θ_L) ∘ … ∘ f_1(θ_1); its parameters are those of its layers, the first layer's first."""
+class OfLayers(Layer):
+    """What is made of layers one after the other; its parameters are those of its layers, the first layer's first."""
 
     layers: tuple[Layer, ...]
-    name: str = "network"
-
-    def __post_init__(self) -> None:
-        """Refuse layers that do not fit together."""
-        if not self.layers:
-            raise InvalidInputError("A composition of no layers was asked for; give at least one layer.")
-        for before, after in pairwise(self.layers):
-            if before.outputs != after.inputs:
-                raise InvalidInputError(
-                    f"Layer {before.name!r} has {before.outputs} outputs, but {after.name!r} takes {after.inputs} "
-                    "inputs. Layers are given in the order in which they are applied."
-                )
 
     @property
     def inputs(self) -> int:
@@ -176,6 +163,25 @@ class Composition(Layer):
     def couples_samples(self) -> bool:
         """Whether one of the layers does."""
         return any(layer.couples_samples for layer in self.layers)
+
+
+@dataclass(frozen=True)
+class Composition(OfLayers):
+    """f_L(θ_L) ∘ … ∘ f_1(θ_1)."""
+
+    layers: tuple[Layer, ...]
+    name: str = "network"
+
+    def __post_init__(self) -> None:
+        """Refuse layers that do not fit together."""
+        if not self.layers:
+            raise InvalidInputError("A composition of no layers was asked for; give at least one layer.")
+        for before, after in pairwise(self.layers):
+            if before.outputs != after.inputs:
+                raise InvalidInputError(
+                    f"Layer {before.name!r} has {before.outputs} outputs, but {after.name!r} takes {after.inputs} "
+                    "inputs. Layers are given in the order in which they are applied."
+                )
 
     def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """The data matrix after all layers."""

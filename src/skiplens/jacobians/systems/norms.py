@@ -44,8 +44,7 @@ class BatchNorm(Layer):
 
     def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """The normalised data matrix."""
-        rows, n = self._centred(data)
-        return (math.sqrt(n) * unit_rows(rows, n * self.epsilon)).reshape(data.shape)
+        return normalised(data.reshape(self.channels, -1), self.epsilon).reshape(data.shape)
 
     def second_derivative(self, data: Inputs) -> Float[Tensor, "rows columns columns"]:
         """The second derivative with respect to the data."""
@@ -61,9 +60,12 @@ class BatchNorm(Layer):
         """Only without ε."""
         return "" if self.epsilon > 0 else "its epsilon is 0, so the derivative is unbounded at constant channels"
 
-    def _centred(self, data: Tensor) -> tuple[Tensor, int]:
-        rows = data.reshape(self.channels, -1)
-        return rows - rows.mean(1, keepdim=True), rows.shape[1]
+
+def normalised(rows: Tensor, epsilon: float, is_centred: bool = True) -> Tensor:
+    """Each row less its mean and divided by its deviation, √n y/sqrt(n ε + |y|²)."""
+    n = rows.shape[1]
+    rows = rows - rows.mean(1, keepdim=True) if is_centred else rows
+    return math.sqrt(n) * unit_rows(rows, n * epsilon)
 
 
 def norm_certificate(entries: int, row: int, epsilon: float) -> Certificate:
@@ -107,8 +109,8 @@ class SampleNorm(Layer):
 
     def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """The normalised data matrix."""
-        rows, n = self._rows(data)
-        return (math.sqrt(n) * unit_rows(rows, n * self.epsilon)).reshape(data.T.shape).T
+        rows = data.T.reshape(-1, self.features // self.groups)
+        return normalised(rows, self.epsilon, self.is_centred).reshape(data.T.shape).T
 
     def certificate(self, bound: DataBound) -> Certificate:
         """Bounded output, slope ε^(−1/2), curvature K2/(√n ε), whatever comes in: those of batch norm."""
@@ -117,8 +119,3 @@ class SampleNorm(Layer):
     def unbounded_because(self, is_first: bool = False) -> str:
         """Only without ε."""
         return "" if self.epsilon > 0 else "its epsilon is 0, so the derivative is unbounded at constant groups"
-
-    def _rows(self, data: Tensor) -> tuple[Tensor, int]:
-        n = self.features // self.groups
-        rows = data.T.reshape(-1, n)
-        return rows - rows.mean(1, keepdim=True) if self.is_centred else rows, n

@@ -10,9 +10,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import DataError
-from skiplens.data.fetch import get
-from skiplens.data.images import sample
-from skiplens.data.preprocessing import fit_whitening
+from skiplens.data import fit_whitening, get, sample
 from skiplens.linalg.second_moments import SecondMoments, second_moments
 from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, plain_units, shortcut_units
 from skiplens.papers.statistics import Band, decide, over_seeds

@@ -13,15 +13,12 @@ from skiplens.base.settings import option
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
-from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian
-from skiplens.papers.li2016_shortcuts.hessian.linear_inertia import count_negative
-from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
+from skiplens.papers.li2016_shortcuts.hessian import count_negative, linear_hessian, spectrum_of
 from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, over_seeds, stacked, values
 from skiplens.papers.study import Claim, Item, Judge, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Mark, numbers
 from skiplens.sweeps.run import Run
-from skiplens.training.batched.chains import Units, train_linear_networks
-from skiplens.training.batched.plan import BatchedPlan, ManyRuns
+from skiplens.training.batched import BatchedPlan, ManyRuns, Units, train_linear_networks
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ def fig6_runs(preset: Preset, seed: int) -> list[Run]:
     """Those of figure 5, and the first epochs of 2-shortcut networks: the right half of figure 6."""
     sizes = SIZES[preset]
     base = Descent(depth=sizes.depth, source=sizes.source)
-    return [*fig5_runs(preset, seed), *statistics.replicated(descent, base, sizes.replicates, seed, lambda _: 0.4)]
+    return [*fig5_runs(preset, seed), *statistics.replicated(descent, base, sizes.replicates, seed, 0.4)]
 
 
 def spectra_at_losses(settings: SpectraAtLosses) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ exploding condition number of 1-shortcut networks (it grows linearly), biases an
 smaller" and "the same value" near the end of training.
 """
 
-from skiplens.papers.li2016_shortcuts import fig2_fig9, fig3, fig4, fig5_fig6, fig7_fig8, thm1, thm2
+from skiplens.papers.li2016_shortcuts import fig2_fig9, fig3_fig4, fig5_fig6, fig7_fig8, thm1, thm2
 from skiplens.papers.study import PaperCard, Study
 
 CARD = PaperCard(
@@ -18,7 +18,7 @@ CARD = PaperCard(
     errata="errata/li2016_shortcuts.md",
 )
 
-_FILES = (fig2_fig9, fig3, fig4, fig5_fig6, fig7_fig8, thm1, thm2)
+_FILES = (fig2_fig9, fig3_fig4, fig5_fig6, fig7_fig8, thm1, thm2)
 _ITEMS = sorted((item for file in _FILES for item in file.ITEMS), key=lambda item: item.name)
 
 STUDY = Study("li2016_shortcuts", CARD, tuple(_ITEMS))

@@ -1,7 +1,7 @@
 """What the figures and theorems share: sizes of a preset, runs, verdicts by shares, random networks, training runs."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -9,16 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
+from skiplens.base import DidNotConverge, Randomness, Settings
 from skiplens.base.axes import Float
-from skiplens.base.errors import DidNotConverge
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings
-from skiplens.papers.statistics import UNDECIDED, Band, ReplicateSettings, import_name, over_trials, replicated
+from skiplens.papers.statistics import UNDECIDED, Band, import_name, over_trials
 from skiplens.papers.study import Judgement, PaperCard, Preset
 from skiplens.report.during_training.measurer import MeasureAlong, Measurer
 from skiplens.sweeps.run import Run
-from skiplens.training.loop import train
-from skiplens.training.recipe import Recipe
+from skiplens.training import Recipe, train
 
 CARD = PaperCard(
     title="The Loss Surface of Residual Networks: Ensembles & the Role of Batch Normalization",
@@ -34,7 +31,6 @@ CLOSED_FORM = (
 )
 
 REPLICATES = "The paper shows one run; here everything is drawn again for several seeds, and intervals are over them."
-R = TypeVar("R", bound=ReplicateSettings)
 S = TypeVar("S", bound=Settings)
 DEPTH = 100  # p of figures 1(a-c) and 1(f)
 RATIOS = (0.1, 0.5, 2.0)  # β of figures 1(a-c)
@@ -69,13 +65,6 @@ SIZES: dict[Preset, Sizes] = {
 def once(measure: Callable[[S], Any], settings: S) -> Run:
     """The run of a measure."""
     return Run(import_name(measure), settings)
-
-
-def repeated(
-    measure: Callable[[R], Any], base: R, count: int, seed: int, cost: int = 1, **axes: Iterable[object]
-) -> list[Run]:
-    """One run of a measure for each combination of the axes and each replicate."""
-    return replicated(measure, base, count, seed, lambda settings: cost, **axes)
 
 
 def judge_always(shares: Sequence[Tensor] | Tensor, explanation: str) -> Judgement:

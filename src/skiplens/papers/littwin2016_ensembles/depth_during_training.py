@@ -9,21 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
+from skiplens.base import Randomness, option
 from skiplens.base.axes import Float
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
 from skiplens.papers import statistics
 from skiplens.papers.images import Portion, missing, training_and_test
-from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, looked_at, repeated
+from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, looked_at
 from skiplens.papers.statistics import Band, Readings, chosen, curve, decide, over_seeds, raw_tables, stacked, values
 from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Mark
+from skiplens.report.during_training import DepthHistory, MeasureAlong
 from skiplens.report.during_training.depth import DepthMoment, DepthOptions
-from skiplens.report.during_training.depth_reading import DepthHistory
-from skiplens.report.during_training.measurer import MeasureAlong
 from skiplens.sweeps.run import Needs, Run
-from skiplens.training.callbacks import evaluate
-from skiplens.training.recipe import Recipe
+from skiplens.training import Recipe, evaluate
 from skiplens.zoo.layers import Residual, convolution, linear
 from skiplens.zoo.weight_laws import fill_weights_, he_weights
 
@@ -71,7 +68,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
             continue
         shorter = replace(network, looks=sizes.looks(network.looks))
         needs = Needs(gpus=1 if network.device == "cuda" else 0)
-        of_network = repeated(images, shorter, sizes.varied, seed, cost=4 * max(shorter.looks))
+        of_network = statistics.replicated(images, shorter, sizes.varied, seed, cost=4 * max(shorter.looks))
         found += [replace(run, needs=needs) for run in of_network]
     return found
 

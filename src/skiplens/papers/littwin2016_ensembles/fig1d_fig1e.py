@@ -9,23 +9,30 @@ import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
+from skiplens.base import Randomness, option
 from skiplens.base.axes import Float
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
 from skiplens.data.synthetic import Difference, gaussian_classes
-from skiplens.graph.dissect import dissect
-from skiplens.graph.network import ResidualNetwork
+from skiplens.graph import ResidualNetwork, dissect
 from skiplens.papers import statistics
 from skiplens.papers.littwin2016_ensembles import common
-from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, random_network, repeated
-from skiplens.papers.statistics import Band, Readings, curve, decide, figure, over_seeds, raw_tables, stacked
+from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, random_network
+from skiplens.papers.statistics import (
+    Band,
+    Readings,
+    curve,
+    decide,
+    figure,
+    over_seeds,
+    raw_tables,
+    replicated,
+    stacked,
+)
 from skiplens.papers.study import Claim, Item, Judgement, Preset, claim, claims
 from skiplens.paths.spectrum import measure
 from skiplens.plots.figure import Figure, Mark, Reference, numbers
 from skiplens.report.during_training.measurer import MeasureAlong
 from skiplens.sweeps.run import Run
-from skiplens.training.callbacks import evaluate
-from skiplens.training.recipe import Recipe
+from skiplens.training import Recipe, evaluate
 from skiplens.zoo.littwin2016 import BatchScale
 
 BATCH = 128
@@ -129,7 +136,7 @@ def fig1d_runs(preset: Preset, seed: int) -> list[Run]:
     return [
         *_gaussian_runs(preset, seed, sizes.trainings, "literal", "large_head"),
         *_gaussian_runs(preset, seed, sizes.varied, "centred"),
-        *repeated(moments, Moments(width=sizes.width), sizes.trainings, seed, scaling=("uncentred", "centred")),
+        *replicated(moments, Moments(width=sizes.width), sizes.trainings, seed, scaling=("uncentred", "centred")),
     ]
 
 
@@ -142,7 +149,7 @@ def _gaussian_runs(preset: Preset, seed: int, count: int, *names: str) -> list[R
     runs: list[Run] = []
     for name in names:
         looks = SIZES[preset].looks(SETTINGS[name].looks)
-        runs += repeated(gaussians, Gaussians.from_json({"setting": name, "looks": looks}), count, seed, max(looks))
+        runs += replicated(gaussians, Gaussians.from_json({"setting": name, "looks": looks}), count, seed, max(looks))
     return runs
 
 

@@ -12,7 +12,7 @@ from skiplens.base.settings import Settings, option
 from skiplens.kernels.finite_width.simulation import estimate
 from skiplens.papers import statistics
 from skiplens.papers.littwin2016_ensembles import common
-from skiplens.papers.littwin2016_ensembles.common import CLOSED_FORM, DEPTH, POSITIVE, REPLICATES, SIZES, once, repeated
+from skiplens.papers.littwin2016_ensembles.common import CLOSED_FORM, DEPTH, POSITIVE, REPLICATES, SIZES, once
 from skiplens.papers.littwin2016_ensembles.fig1abc import exact_curvature_ratio
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture, network_complexity, printed_complexity
 from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import critical_angles, find_critical_points
@@ -79,7 +79,7 @@ def fig1f_runs(preset: Preset, seed: int) -> list[Run]:
     return [
         once(curve, Curve()),
         once(finite_size, FiniteSize()),
-        *repeated(counts, base, SIZES[preset].replicates, seed, depth_ratio=COUNTED_RATIOS),
+        *statistics.replicated(counts, base, SIZES[preset].replicates, seed, depth_ratio=COUNTED_RATIOS),
     ]
 
 
@@ -87,9 +87,9 @@ def thm5_runs(preset: Preset, seed: int) -> list[Run]:
     """Mixtures that climb, the network's curve, and counts of critical points with and without shortcuts."""
     sizes, base = SIZES[preset], Counts(depth=4, spins=3, samples=COUNTED[preset][1])
     return [
-        *repeated(climbs, Mixtures(), sizes.trainings, seed, order=ORDERS),
+        *statistics.replicated(climbs, Mixtures(), sizes.trainings, seed, order=ORDERS),
         once(curve, Curve()),
-        *repeated(counts, base, sizes.replicates, seed, cost=10, pure=(False, True)),
+        *statistics.replicated(counts, base, sizes.replicates, seed, cost=10, pure=(False, True)),
     ]
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from skiplens.base.settings import Settings, option
 from skiplens.papers import statistics
-from skiplens.papers.littwin2016_ensembles.common import DEPTH, POSITIVE, SIZES, once, repeated
+from skiplens.papers.littwin2016_ensembles.common import DEPTH, POSITIVE, SIZES, once
 from skiplens.papers.littwin2016_ensembles.fig1abc import exact_peaks, exact_weights
 from skiplens.papers.littwin2016_ensembles.thm1_thm2 import MIXED, Spectra, spectra
 from skiplens.papers.statistics import Band, Readings, chosen, decide, exactly, over_seeds, raw_tables, stacked
@@ -73,8 +73,8 @@ def lemma4_runs(preset: Preset, seed: int) -> list[Run]:
     return [
         once(reach, Reach()),
         once(slopes, Slopes()),
-        *repeated(spectra, base, count, seed),
-        *repeated(spectra, scaled, count, seed),
+        *statistics.replicated(spectra, base, count, seed),
+        *statistics.replicated(spectra, scaled, count, seed),
     ]
 
 

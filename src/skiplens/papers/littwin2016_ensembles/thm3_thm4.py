@@ -6,20 +6,19 @@ Theorem 4 has descents of many steps too.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
+from skiplens.base import Randomness, option
 from skiplens.base.axes import Float
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
 from skiplens.papers import statistics
-from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, RATIOS, REPLICATES, SIZES, judge_always, repeated
+from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, RATIOS, REPLICATES, SIZES, judge_always
 from skiplens.papers.littwin2016_ensembles.dynamics import branch_scale_slope, layer_scale_increment, spin_glass_depth
-from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture
-from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass, random_points
+from skiplens.papers.littwin2016_ensembles.spin_glass import Mixture, SpinGlass, random_points
 from skiplens.papers.statistics import Band, Readings, chosen, curve, decide, over_seeds, raw_tables, stacked, values
 from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Mark, Points, Reference, numbers
@@ -53,7 +52,7 @@ class TwoPaths(statistics.ReplicateSettings):
 def two_path_runs(measure: Callable[[TwoPaths], Any], preset: Preset, seed: int) -> list[Run]:
     """Runs of a measure on losses of two pairs of orders."""
     pairs = (TwoPaths(losses=LOSSES[preset]), TwoPaths(short=3, long=5, spins=6, losses=LOSSES[preset]))
-    return [run for pair in pairs for run in repeated(measure, pair, SIZES[preset].replicates, seed)]
+    return [run for pair in pairs for run in statistics.replicated(measure, pair, SIZES[preset].replicates, seed)]
 
 
 def for_each_loss(
@@ -133,11 +132,6 @@ def against_rate(readings: Readings, measure: str, arrays: tuple[str, str], name
     measured, predicted = arrays
     rows = [torch.stack([ratio(column, one[predicted]) for column in one[measured].T]) for one in found]
     return statistics.mean_points(found[0].setting("rates"), torch.stack(rows), name)
-
-
-def thm3_runs(preset: Preset, seed: int) -> list[Run]:
-    """Steps of layer scales on losses of two pairs of orders."""
-    return two_path_runs(layer_steps, preset, seed)
 
 
 def layer_steps(settings: TwoPaths) -> dict[str, Tensor]:
@@ -287,7 +281,7 @@ class Descents(statistics.ReplicateSettings):
 
 def thm4_runs(preset: Preset, seed: int) -> list[Run]:
     """Steps of the weight scale on losses of two pairs of orders, and descents."""
-    by_ratio = repeated(descents, Descents(), SIZES[preset].replicates, seed, depth_ratio=RATIOS)
+    by_ratio = statistics.replicated(descents, Descents(), SIZES[preset].replicates, seed, depth_ratio=RATIOS)
     return [*two_path_runs(scale_steps, preset, seed), *by_ratio]
 
 
@@ -477,8 +471,9 @@ def _descent(readings: Readings, array: str, label: str) -> Figure:
 
 
 _DEVIATIONS = (SPIN_GLASS, REPLICATES)
+_THM3_RUNS = partial(two_path_runs, layer_steps)
 
 ITEMS = (
-    Item("thm3", "what drives batch-norm scales", thm3_runs, THM3, draw_thm3, raw_tables, _DEVIATIONS),
+    Item("thm3", "what drives batch-norm scales", _THM3_RUNS, THM3, draw_thm3, raw_tables, _DEVIATIONS),
     Item("thm4", "what drives the weight scale", thm4_runs, THM4, draw_thm4, raw_tables, _DEVIATIONS),
 )

@@ -1,22 +1,19 @@
 """What the figures and theorems share: random networks, the diagonal of their kernels, sizes, raw tables."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings, option
+from skiplens.base.settings import option
 from skiplens.kernels.architectures import Architecture
 from skiplens.kernels.finite_width.matrix_free import sample_kernels
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
-from skiplens.papers.statistics import Readings, entries, import_name, raw_tables
+from skiplens.papers.statistics import Measure, Readings, ReplicateSettings, entries, raw_tables, replicated
 from skiplens.papers.study import PaperCard, Preset, Table
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
-from skiplens.sweeps.sweep import grid
 
 CARD = PaperCard(
     title="Residual Tangent Kernels",
@@ -46,7 +43,7 @@ MEMORY = 2**30  # a fixed budget: networks are drawn in chunks that fit it, and 
 
 
 @dataclass(frozen=True)
-class Networks(Settings):
+class Networks(ReplicateSettings):
     """Random networks of one architecture."""
 
     architecture: Architecture = option("resnet", "residual, dense or vanilla")
@@ -55,18 +52,12 @@ class Networks(Settings):
     branch_depth: int = option(2, "matrices of a branch")
     branch_scale: float = option(0.3, "scale of each matrix of a branch")
     networks: int = option(200, "networks drawn")
-    replicate: int = option(0, "which repetition")
-    seed: int = option(0, "names every draw")
 
     def network(self) -> Network:
         """The network that the settings describe."""
         if self.architecture == "resnet":
             return ResNet(self.depth, self.width, self.branch_depth, self.branch_scale)
         return (DenseNet if self.architecture == "densenet" else Vanilla)(self.depth, self.width)
-
-    def stream(self) -> torch.Generator:
-        """Where all draws of this run come from: its settings name the stream."""
-        return Randomness(self.seed).child(self.key()).torch()
 
     def numbers_drawn(self) -> int:
         """What the cost of a run is proportional to; fewer where no matrix is drawn."""
@@ -99,12 +90,9 @@ SIZES: dict[Preset, Sizes] = {
 }
 
 
-def repeated(
-    measure: Callable[..., Any], base: Networks, preset: Preset, seed: int, **axes: Iterable[object]
-) -> list[Run]:
+def repeated(measure: Measure, base: Networks, preset: Preset, seed: int, **axes: Iterable[object]) -> list[Run]:
     """One run for each combination of the axes and each replicate; replicates of one setting are neighbours."""
-    combinations = grid(base, **axes, replicate=range(SIZES[preset].replicates), seed=(seed,))
-    return [Run(import_name(measure), settings, cost=settings.numbers_drawn()) for settings in combinations]
+    return replicated(measure, base, SIZES[preset].replicates, seed, lambda settings: settings.numbers_drawn(), **axes)
 
 
 def diagonal_runs(preset: Preset, seed: int, axes: dict[str, Iterable[object]], **settings: object) -> list[Run]:

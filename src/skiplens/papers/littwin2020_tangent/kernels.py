@@ -10,10 +10,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.settings import option
 from skiplens.kernels.architectures import Architecture, DenseNetKernel, ResNetKernel
-from skiplens.kernels.finite_width.matrix_free import sample_kernels
-from skiplens.kernels.finite_width.moments import kernel_moments
-from skiplens.kernels.finite_width.networks import DenseNet, ResNet
-from skiplens.kernels.finite_width.simulation import Simulation
+from skiplens.kernels.finite_width import DenseNet, ResNet, Simulation, kernel_moments, sample_kernels
 from skiplens.papers import statistics
 from skiplens.papers.littwin2020_tangent import common, errata
 from skiplens.papers.littwin2020_tangent.common import DRAWN, NAMES, SCALING_WIDTHS, SIZES, diagonal_runs, tables

@@ -25,6 +25,9 @@ SAMPLES, HIDDEN, MARGIN = 4, 4, 0.1
 SCALES = tuple(10 ** (power / 2) for power in range(-3, 4))
 """Sizes of parameters."""
 
+ROUNDING = 1e-9
+"""A theorem leaves no room but this."""
+
 LARGEST_SCALES = 3
 """Over so many of them the exponents of what grows or falls with the parameters are taken."""
 

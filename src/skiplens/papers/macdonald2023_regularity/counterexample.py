@@ -11,9 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from skiplens.base import InvalidInputError, option
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
-from skiplens.base.settings import option
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.costs import Cost, Logistic, SquareCost
 from skiplens.jacobians.systems.elementwise import Elementwise, Nonlinearity, Residual, SkipMap
@@ -21,7 +20,7 @@ from skiplens.jacobians.systems.layer import Composition, DataBound
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, WeightNormalised
 from skiplens.jacobians.systems.smoothness import SAFETY, TrainingLoss, certified_smoothness
 from skiplens.papers import statistics
-from skiplens.papers.macdonald2023_regularity.common import arrays, descend, figure
+from skiplens.papers.macdonald2023_regularity.common import ROUNDING, arrays, descend, figure
 from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, exactly, over_seeds, slope
 from skiplens.papers.study import Judgement, claim, claims
 from skiplens.plots.figure import INK, Figure, Line, Mark, Reference, bundle, colour, numbers
@@ -209,7 +208,7 @@ def some_steps(iterations: int) -> Tensor:
 ARRIVED = 0.01
 """A loss that has converged is within this of the infimum; the trap is 0.044 (logistic) and 0.026 (square) above."""
 
-ROUNDING, EXPONENT = 1e-9, 0.05
+EXPONENT = 0.05
 
 
 def _any_start(readings: Readings, cost: str) -> Judgement:

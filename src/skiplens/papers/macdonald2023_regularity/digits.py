@@ -10,11 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from skiplens.base import Randomness, option
 from skiplens.base.axes import Float
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
-from skiplens.data.fetch import get
-from skiplens.data.images import ImageSet, sample
+from skiplens.data import ImageSet, get, sample
 from skiplens.graph.functional import transformable
 from skiplens.jacobians.part_spectrum import Linearised, sample_jacobians, whole_jacobian
 from skiplens.linalg.singular_values import all_singular_values

@@ -1,4 +1,8 @@
-"""Training with a guarantee: gradient descent on the repaired network, certified at each step."""
+"""Training with a guarantee: gradient descent on the repaired network, certified at each step; what it rests on.
+
+That are lower bounds of λ(DF), the smallest eigenvalue of DF DFᵀ, from the layers. λ is 0 for a matrix with more rows
+than columns, σ (the smallest singular value) is not: the bounds need λ.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,12 +17,11 @@ from skiplens.base.progress import Progress, silent, track
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.costs import Cost, CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, Residual, SkipMap
-from skiplens.jacobians.systems.layer import Composition
+from skiplens.jacobians.systems.layer import Composition, Inputs, Layer, Weights
 from skiplens.jacobians.systems.parameterisation import Free, WeightNormalised
 from skiplens.jacobians.systems.smoothness import SmoothnessLaw, TrainingLoss, descent_constant
-from skiplens.linalg.singular_values import smallest_gram_eigenvalue, smallest_singular_value
+from skiplens.linalg.singular_values import largest_singular_value, smallest_gram_eigenvalue, smallest_singular_value
 from skiplens.papers.macdonald2023_regularity.common import descend
-from skiplens.papers.macdonald2023_regularity.regularity import uniform_bound
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class GuaranteedRun:
     steps: Float[Tensor, " points"]  # sizes η_t = 1/β_t
     smoothness: Float[Tensor, " points"]  # β_t, certified for all parameters whose loss is at most ℓ_t
     regularity: dict[int, float]  # λ(DF) by step, where it was computed; its proved floor is `guarantee.regularity`
-    parameters: Float[Tensor, " params"]  # after the last step
+    parameters: Weights  # after the last step
     guarantee: Guarantee
 
     @property
@@ -151,7 +154,7 @@ class GuaranteedNetwork:
             blocks.append(Residual(skip, Composition(branch, name=f"{name}.branch"), name=name))
         return Composition((Affine(Free(self.widths[1], self.widths[0]), name="first"), *blocks))
 
-    def random_start(self, generator: torch.Generator, scale: float = 1.0) -> Float[Tensor, " params"]:
+    def random_start(self, generator: torch.Generator, scale: float = 1.0) -> Weights:
         """Normal parameters in float64; the guarantee holds from any start."""
         size = self.system().parameters
         return scale * torch.randn(size, dtype=torch.float64, device=generator.device, generator=generator)
@@ -160,7 +163,7 @@ class GuaranteedNetwork:
 def train_with_guarantee(
     network: GuaranteedNetwork,
     batch: tuple[Tensor, Tensor],
-    start: Float[Tensor, " params"],
+    start: Weights,
     plan: TrainingPlan | None = None,
     progress: Progress = silent,
 ) -> GuaranteedRun:
@@ -219,3 +222,86 @@ def _require_independent(inputs: Float[Tensor, "samples features"]) -> None:
             f"The {samples} samples are linearly dependent (singular values from {smallest:.3g} to {largest:.3g}); the "
             "proof needs independent ones. Drop repeated samples, or add a little noise."
         )
+
+
+# Lower bounds of λ(DF) from the layers, beside its true value.
+
+
+@dataclass(frozen=True)
+class LayerRegularity:
+    """One layer at one point."""
+
+    name: str
+    parameter_derivative: float  # λ(Df)
+    input_jacobian: float  # λ(Jf)
+    smallest_gain: float  # σ(Jf)
+    largest_gain: float  # |Jf|_2
+    branch_gain: float | None  # |Jg|_2 of a residual layer's branch
+
+
+@dataclass(frozen=True)
+class Regularity:
+    """λ(DF) at one point with its lower bounds."""
+
+    true: float
+    from_layers: float  # Σ_l λ(Df_l) Π_{j>l} λ(Jf_j) (proposition 4.6, equation 12)
+    from_skips: float  # σ(X)² σ(DP)² Π (1 − |Jg_l|)² (theorem 4.7); 0 where its hypotheses do not hold
+    largest: float  # |DF|_2
+    layers: tuple[LayerRegularity, ...]
+
+
+def regularity(system: Composition, parameters: Weights, data: Inputs) -> Regularity:
+    """The true λ(DF) of a system on a data matrix, and its lower bounds from the layers."""
+    DF = system.parameter_derivative(parameters, data)
+    states, own = system.states(parameters, data), system.split(parameters)
+    layers = tuple(map(_layer_regularity, system.layers, own, states[:-1]))
+    from_layers, behind = 0.0, 1.0
+    for layer in reversed(layers):
+        from_layers += layer.parameter_derivative * behind
+        behind *= layer.input_jacobian
+    from_skips = _from_skips(system, own[0], data, layers)
+    return Regularity(smallest_gram_eigenvalue(DF), from_layers, from_skips, largest_singular_value(DF), layers)
+
+
+def skip_bound(branch_gain: float) -> float:
+    """σ(I + Jg) >= 1 − |Jg|_2 for a skip whose singular values are 1 (lemma B.4); 0 where that says nothing."""
+    return max(0.0, 1 - branch_gain)
+
+
+def uniform_bound(data: Inputs, margin: float, blocks: int) -> float:
+    """σ(X)² margin^(2 blocks): below λ(DF) for all parameters, where the first layer is free.
+
+    The data have independent columns, and behind the first layer the branches have gains of at most 1 − margin.
+    """
+    return smallest_gram_eigenvalue(data.T) * margin ** (2 * blocks)
+
+
+def _layer_regularity(layer: Layer, own: Tensor, Z: Tensor) -> LayerRegularity:
+    J = layer.input_jacobian(own, Z)
+    values = torch.linalg.svdvals(J)
+    branch = layer.branch.input_jacobian(own, Z) if isinstance(layer, Residual) else None
+    return LayerRegularity(
+        name=layer.name,
+        parameter_derivative=smallest_gram_eigenvalue(layer.parameter_derivative(own, Z)) if layer.parameters else 0.0,
+        input_jacobian=smallest_gram_eigenvalue(J),
+        smallest_gain=float(values[-1]),
+        largest_gain=float(values[0]),
+        branch_gain=None if branch is None else largest_singular_value(branch),
+    )
+
+
+def _from_skips(system: Composition, own: Tensor, data: Tensor, layers: tuple[LayerRegularity, ...]) -> float:
+    """The bound, if all layers behind the affine one have skips with all singular values 1 that do not widen."""
+    first, *blocks = system.layers
+    contracting = (
+        isinstance(block, Residual) and block.skip.is_isometric() and block.outputs <= block.inputs for block in blocks
+    )
+    if not isinstance(first, Affine) or not all(contracting):
+        return 0.0
+    P = first.parameterisation
+    # λ(D(P X)) >= λ(Xᵀ) λ(DP): lemma B.5 with λ where the paper prints σ
+    bound = smallest_gram_eigenvalue(data.T) * smallest_gram_eigenvalue(P.derivative(own[: P.parameters]))
+    for layer in layers[1:]:
+        assert layer.branch_gain is not None, "all layers after the first are residual"
+        bound *= skip_bound(layer.branch_gain) ** 2
+    return bound

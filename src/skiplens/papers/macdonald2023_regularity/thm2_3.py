@@ -11,9 +11,8 @@ from skiplens.base.settings import option
 from skiplens.jacobians.systems.smoothness import certified_smoothness, descent_constant
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common
-from skiplens.papers.macdonald2023_regularity.common import HIDDEN, WIDTHS, arrays, descend
-from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, guaranteed_loss
-from skiplens.papers.macdonald2023_regularity.regularity import uniform_bound
+from skiplens.papers.macdonald2023_regularity.common import HIDDEN, ROUNDING, WIDTHS, arrays, descend
+from skiplens.papers.macdonald2023_regularity.guaranteed import GuaranteedNetwork, guaranteed_loss, uniform_bound
 from skiplens.papers.statistics import Band, Readings, decide, exactly
 from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Line, Mark, bundle, colour, numbers
@@ -89,10 +88,6 @@ def _bounds(losses: Float[Tensor, "sizes points"], etas: Tensor, beta: float, mu
     """(1 − μ η (1 − β η/2))^t ℓ_0 (equation 4, with ℓ* = 0)."""
     rates = torch.tensor([1 - mu * descent_constant(beta, eta) for eta in etas.tolist()], dtype=torch.float64)
     return losses[:, :1] * rates[:, None] ** torch.arange(losses.shape[1], dtype=torch.float64)
-
-
-ROUNDING = 1e-9
-"""A theorem leaves no room but rounding."""
 
 
 def _judge_rate(readings: Readings, measure: str) -> Judgement:

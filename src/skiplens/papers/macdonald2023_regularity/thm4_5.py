@@ -17,7 +17,13 @@ from skiplens.jacobians.systems.parameterisation import Free, Parameterisation, 
 from skiplens.jacobians.systems.smoothness import TrainingLoss, certified_smoothness, search_rough_point
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common
-from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork, arrays
+from skiplens.papers.macdonald2023_regularity.common import (
+    LARGEST_SCALES,
+    ROUNDING,
+    SCALES,
+    RandomResidualNetwork,
+    arrays,
+)
 from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, exactly, exponent, over_seeds
 from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Points, Reference, colour, numbers
@@ -108,7 +114,6 @@ def slope_quotients(settings: Layers) -> dict[str, Tensor]:
     return {"gap": h, "root": root(h).abs() / h, "softplus": (softplus(h) - softplus(torch.zeros_like(h))).abs() / h}
 
 
-ROUNDING = 1e-9
 BOUNDED = 0.05
 """An exponent within this of 0 says that a norm does not grow."""
 
@@ -248,7 +253,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     points, ascent = {"smoke": (1, 3), "laptop": (5, 100), "paper": (40, 500)}[preset]
     curvatures = Curvatures(points=points, ascent=ascent)
     return [
-        *statistics.replicated(smooth_hessians, curvatures, count, seed, cost=lambda _: 100.0),
+        *statistics.replicated(smooth_hessians, curvatures, count, seed, cost=100.0),
         *statistics.replicated(batch_norm_gains, Layers(), count, seed),
         *statistics.replicated(entry_curvatures, Layers(), count, seed),
         *statistics.replicated(slope_quotients, Layers(), 1, seed),

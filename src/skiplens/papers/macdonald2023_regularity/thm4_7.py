@@ -15,7 +15,7 @@ from skiplens.linalg.singular_values import smallest_gram_eigenvalue, smallest_s
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common
 from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, SCALES, RandomResidualNetwork, arrays
-from skiplens.papers.macdonald2023_regularity.regularity import regularity, skip_bound
+from skiplens.papers.macdonald2023_regularity.guaranteed import regularity, skip_bound
 from skiplens.papers.statistics import Band, Readings, decide, decide_correction, exactly, over_seeds, slope, stacked
 from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure
@@ -151,7 +151,7 @@ def runs(preset: Preset, seed: int) -> list[Run]:
     count = {"smoke": 16, "laptop": 20, "paper": 200}[preset]
     points = Points(points={"smoke": 2, "laptop": 4, "paper": 20}[preset])
     return [
-        *statistics.replicated(regular_points, points, count, seed, cost=lambda _: 100.0),
+        *statistics.replicated(regular_points, points, count, seed, cost=100.0),
         *statistics.replicated(first_layers, FirstLayer(), count, seed),
     ]
 

@@ -7,9 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.linalg.second_moments import check_data, require_finite
+
+Samples = Float[Tensor, "samples width"]
+Matrices = Float[Tensor, "matrices outputs features"]  # of all units, in order of application
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from skiplens.base.memory import fresh_zeros
 from skiplens.linalg.second_moments import check_data
 from skiplens.papers.li2016_shortcuts.hessian.activations import (
     BranchActivations,
+    Matrices,
+    Samples,
     check_count,
     check_network,
     require_dense_fits,
@@ -70,8 +72,8 @@ class ZeroPoint:
 
 
 def hessian_at_zero(
-    inputs: Float[Tensor, "samples width"],
-    targets: Float[Tensor, "samples width"],
+    inputs: Samples,
+    targets: Samples,
     units: int,
     branch_depth: int = 2,
     activations: BranchActivations | None = None,
@@ -128,10 +130,11 @@ def two_shortcut_unit(slope: Float[Tensor, "width features"]) -> Float[Tensor, "
     return unit
 
 
+FirstMatrices = Float[Tensor, "units hidden features"]
+
+
 def half_space_slopes(
-    first_weights: Float[Tensor, "units hidden features"],
-    inputs: Float[Tensor, "samples width"],
-    targets: Float[Tensor, "samples width"],
+    first_weights: FirstMatrices, inputs: Samples, targets: Samples
 ) -> Float[Tensor, "units hidden outputs width"]:
     """G_j = ⟨(x − y) xᵀ [u_j · x > 0]⟩ for each row u_j of the first matrix of each unit."""
     check_network(first_weights, inputs, targets, 1)
@@ -139,21 +142,13 @@ def half_space_slopes(
     return torch.einsum("uhm,mi,mj->uhij", active, (inputs - targets) / len(inputs), inputs)
 
 
-def near_zero_rectified_spectrum(
-    first_weights: Float[Tensor, "units hidden features"],
-    inputs: Float[Tensor, "samples width"],
-    targets: Float[Tensor, "samples width"],
-) -> ListedSpectrum:
+def near_zero_rectified_spectrum(first_weights: FirstMatrices, inputs: Samples, targets: Samples) -> ListedSpectrum:
     """The eigenvalues ±σ_i(G_j) in the limit of small weights whose first matrices have these directions."""
     sizes = torch.linalg.svdvals(half_space_slopes(first_weights, inputs, targets).double()).flatten()
     return listed_spectrum(torch.cat([sizes, -sizes]))
 
 
-def orthogonal_spectrum(
-    weights: Float[Tensor, "matrices outputs features"],
-    inputs: Float[Tensor, "samples width"],
-    targets: Float[Tensor, "samples width"],
-) -> CountedSpectrum:
+def orthogonal_spectrum(weights: Matrices, inputs: Samples, targets: Samples) -> CountedSpectrum:
     """The Hessian's eigenvalues of the plain linear network with these orthogonal matrices Q_1, …, Q_D.
 
     The substitution W_k = U_k (I + V_k) U_{k−1}ᵀ with U_k = Q_k … Q_1 is an orthonormal change of parameters that

@@ -12,15 +12,21 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.memory import budget_bytes
 from skiplens.linalg.second_moments import second_moments
-from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivations, check_network, require_dense_fits
+from skiplens.papers.li2016_shortcuts.hessian.activations import (
+    BranchActivations,
+    Matrices,
+    Samples,
+    check_network,
+    require_dense_fits,
+)
 from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, shortcut_units
 from skiplens.papers.li2016_shortcuts.hessian.rectified import rectified_hessian
 
 
 def shortcut_hessian(
-    weights: Float[Tensor, "matrices outputs features"],
-    inputs: Float[Tensor, "samples width"],
-    targets: Float[Tensor, "samples width"],
+    weights: Matrices,
+    inputs: Samples,
+    targets: Samples,
     branch_depth: int = 2,
     activations: BranchActivations | None = None,
 ) -> Float[Tensor, "params params"]:
@@ -51,12 +57,7 @@ def shortcut_hessian(
     return hessian_by_autograd(loss, flatten(weights.detach()), samples=len(inputs))
 
 
-def shortcut_outputs(
-    weights: Float[Tensor, "matrices outputs features"],
-    inputs: Float[Tensor, "samples width"],
-    branch_depth: int,
-    activations: BranchActivations,
-) -> Float[Tensor, "samples width"]:
+def shortcut_outputs(weights: Matrices, inputs: Samples, branch_depth: int, activations: BranchActivations) -> Samples:
     """The outputs of the n-shortcut network: units h + σ_post(W_n σ_mid(… W_1 σ_pre(h)))."""
     pre, mid, post = activations.resolved()
     h = inputs
@@ -68,7 +69,7 @@ def shortcut_outputs(
     return h
 
 
-def square_loss(outputs: Float[Tensor, "samples width"], targets: Float[Tensor, "samples width"]) -> Float[Tensor, ""]:
+def square_loss(outputs: Samples, targets: Samples) -> Float[Tensor, ""]:
     """The loss 1/(2m) Σ ‖y − ŷ‖²."""
     return (outputs - targets).square().sum() / (2 * len(targets))
 

@@ -19,7 +19,7 @@ from skiplens.base.axes import Float, Int
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.memory import fresh_empty
 from skiplens.linalg.second_moments import SecondMoments, require_finite
-from skiplens.papers.li2016_shortcuts.hessian.activations import check_weights, require_dense_fits
+from skiplens.papers.li2016_shortcuts.hessian.activations import Matrices, check_weights, require_dense_fits
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +58,7 @@ class LinearUnit:
         return self.matrices[-1].shape[0]
 
 
-def shortcut_units(
-    weights: Float[Tensor, "matrices outputs features"], branch_depth: int = 2
-) -> tuple[LinearUnit, ...]:
+def shortcut_units(weights: Matrices, branch_depth: int = 2) -> tuple[LinearUnit, ...]:
     """The units of the n-shortcut linear network with these matrices and identity shortcuts."""
     units = check_weights(weights, branch_depth)
     identity = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)
@@ -68,7 +66,7 @@ def shortcut_units(
     return tuple(LinearUnit(tuple(branch.unbind(0)), identity) for branch in branches.unbind(0))
 
 
-def plain_units(weights: Float[Tensor, "matrices outputs features"]) -> tuple[LinearUnit, ...]:
+def plain_units(weights: Matrices) -> tuple[LinearUnit, ...]:
     """The matrices of a plain linear network, each a unit without shortcut."""
     check_weights(weights, 1)
     return tuple(LinearUnit((matrix,)) for matrix in weights.unbind(0))

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import DidNotConverge
-from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivations, vanishing
+from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivations, Samples, vanishing
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum
 
 _ASYMMETRY = 1e-6  # of the Schur complement, which is symmetric: what rounding may do to it before it is not believed
@@ -49,9 +49,7 @@ class ToeplitzBlocks(NamedTuple):
         return ToeplitzSpectrum(self.diagonal.double().cpu(), self.below.double().cpu(), units)
 
 
-def one_shortcut_blocks(
-    inputs: Float[Tensor, "samples width"], targets: Float[Tensor, "samples width"], activations: BranchActivations
-) -> ToeplitzBlocks:
+def one_shortcut_blocks(inputs: Samples, targets: Samples, activations: BranchActivations) -> ToeplitzBlocks:
     """The blocks B and A at zero weights for any pre and post activation.
 
     With p = σ_pre(x), E = x − y, slope s1 and curvature s2 of σ_post at zero, for rows (j, i) and columns (k, h):

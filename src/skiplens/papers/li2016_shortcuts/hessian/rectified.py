@@ -15,7 +15,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.memory import fresh_empty, fresh_zeros
-from skiplens.papers.li2016_shortcuts.hessian.activations import check_network, require_dense_fits
+from skiplens.papers.li2016_shortcuts.hessian.activations import Matrices, Samples, check_network, require_dense_fits
 
 _SAMPLES_AT_ONCE = 1024  # their maps from one matrix to the two of a unit, of width 10, are 1.6 MiB: near the cache
 
@@ -33,12 +33,7 @@ class RectifiedHessian(NamedTuple):
         return torch.add(self.gauss_newton, self.residual, out=here)
 
 
-def rectified_hessian(
-    weights: Float[Tensor, "matrices outputs features"],
-    inputs: Float[Tensor, "samples width"],
-    targets: Float[Tensor, "samples width"],
-    shortcut: bool = True,
-) -> RectifiedHessian:
+def rectified_hessian(weights: Matrices, inputs: Samples, targets: Samples, shortcut: bool = True) -> RectifiedHessian:
     """The exact Hessian of 1/(2m) Σ ‖y − ŷ‖² for units (h +) W_2 relu(W_1 h), in the order of definition 5.
 
     Args:

@@ -12,6 +12,8 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture
 
+Points = Float[Tensor, "points spins"]
+
 
 @dataclass(frozen=True, eq=False)
 class SpinGlass:
@@ -50,11 +52,11 @@ class SpinGlass:
             couplings.append(weight * deviation * noise)
         return cls(mixture, dimension, tuple(couplings))
 
-    def energy(self, points: Float[Tensor, "points spins"]) -> Float[Tensor, " points"]:
+    def energy(self, points: Points) -> Float[Tensor, " points"]:
         """H at each point; differentiable."""
         return self.energy_by_order(points).sum(1)
 
-    def energy_by_order(self, points: Float[Tensor, "points spins"]) -> Float[Tensor, "points orders"]:
+    def energy_by_order(self, points: Points) -> Float[Tensor, "points orders"]:
         """The part of H of each order r = 1..p at each point, homogeneous of degree r; differentiable."""
         pieces = []
         for some in self._pieces(points):
@@ -63,11 +65,11 @@ class SpinGlass:
             pieces.append(-math.sqrt(self.dimension) * torch.stack(parts, 1))
         return torch.cat(pieces)
 
-    def gradient(self, points: Float[Tensor, "points spins"]) -> Float[Tensor, "points spins"]:
+    def gradient(self, points: Points) -> Points:
         """∂H/∂w at each point."""
         return -self._polynomial(points, self._gradient_couplings)
 
-    def hessian(self, points: Float[Tensor, "points spins"]) -> Float[Tensor, "points spins spins"]:
+    def hessian(self, points: Points) -> Float[Tensor, "points spins spins"]:
         """∂²H/∂w² at each point, without the sphere."""
         values = self._polynomial(points, self._hessian_couplings) / -math.sqrt(self.dimension)
         return values.reshape(len(points), self.dimension, self.dimension)
@@ -110,22 +112,18 @@ def _monomials(dimension: int, order: int) -> int:
     return math.comb(dimension + order, order)
 
 
-def random_points(
-    count: int, dimension: int, generator: torch.Generator, dtype: torch.dtype = torch.float64
-) -> Float[Tensor, "points spins"]:
+def random_points(count: int, dimension: int, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> Points:
     """Points drawn uniformly from the sphere ‖w‖² = Λ, on the generator's device."""
     points = torch.randn(count, dimension, generator=generator, device=generator.device, dtype=dtype)
     return onto_sphere(points)
 
 
-def onto_sphere(points: Float[Tensor, "points spins"]) -> Float[Tensor, "points spins"]:
+def onto_sphere(points: Points) -> Points:
     """The points scaled to ‖w‖² = Λ."""
     return points * (math.sqrt(points.shape[1]) / points.norm(dim=1, keepdim=True))
 
 
-def tangent_part(
-    vectors: Float[Tensor, "points spins"], points: Float[Tensor, "points spins"]
-) -> Float[Tensor, "points spins"]:
+def tangent_part(vectors: Points, points: Points) -> Points:
     """What is left of the vectors without their part along the points: the Riemannian gradient of a gradient."""
     along = (vectors * points).sum(1, keepdim=True) / points.square().sum(1, keepdim=True)
     return vectors - along * points
