@@ -173,6 +173,8 @@ def _unfold(module: Any) -> None:
                 user.replace_all_uses_with(value)
                 module.graph.erase_node(user)
         module.graph.erase_node(node)
+        if not part.users:
+            module.graph.erase_node(part)
     module.recompile()
 
 
