@@ -258,7 +258,7 @@ def test_reports_are_opened_drawn_again_compared_and_downloaded(explore):
     expect(page.frame_locator("iframe.report").locator("h1")).to_have_text("First")
     page.get_by_label("Path spectrum").check()
     wait(page, "document.querySelector('#hero .plot')?.data")
-    assert curve(settled(page), "measured") == [1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16]
+    assert curve(settled(page), "signal") == [1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16]
     page.locator("summary", has_text="1 file to download").click()
     with page.expect_download() as download:
         page.get_by_role("link", name="readings.json").click()
