@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.base.memory import budget_bytes, fresh_zeros, give_back
+from skiplens.base.memory import budget_bytes, give_back
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.curvature.problem import (
@@ -213,8 +213,7 @@ class LossOperator(SymmetricOperator):
 
     def _zeros(self, *shape: int) -> Tensor:
         """To add up in: one piece is no sum, and its quotient is rounded from either precision alike."""
-        kind = self.dtype if self._pieces == 1 else torch.float64
-        return fresh_zeros(torch.empty(0, dtype=kind, device=self.device), *shape)
+        return torch.zeros(shape, dtype=self.dtype if self._pieces == 1 else torch.float64, device=self.device)
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, " params"]:
         """One vector from a tensor for each of `names`."""
