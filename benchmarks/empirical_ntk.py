@@ -142,8 +142,8 @@ def _row(outputs, norm):
         targets=tuple(targets),
         gpu_targets=tuple(targets[:2]),
         tolerance=ROUNDING,
-        held_back="like torch.func it carries every output of every image back through the same convolutions, which are"
-        " 110 of the 121 billion operations of 64 images",
+        held_back="like torch.func it carries every output of every image back through the same convolutions: they are "
+        "110 of the 121 billion operations of 64 images",
     )
 
 

@@ -102,13 +102,10 @@ def assign_generally(problem: Problem, names: Iterable[str], room: int) -> Assig
 def prefers_general(repeated: float, rounds: int, task: Task) -> bool:
     """Whether one vectorised Jacobian of the whole model takes clearly fewer passes than the layers' formulas.
 
-    Known layers cost no pass beyond the backward one: 200 samples and 10 outputs of a perceptron of width 256 take
-    0.07 s that way and 12.9 s by the whole Jacobian, so they are never given up. A parameter without a formula costs a
-    vectorised pass through the smallest module around all its uses, for each chunk of samples and stack of outputs: a
-    module of 7 bare matrices is passed 13.4 times where the whole Jacobian takes 2 rounds (0.144 s against 0.087 s),
-    the attention of a small transformer 8 times against 7 (0.41 s against 0.59 s). Hence `_CLEARLY`. With few rows
-    either way is done at once, and the layers' way needs less memory. `repeated` vectorised passes, in units of the
-    whole model, are what the layers' formulas take, `rounds` what the whole Jacobian takes, all outputs at once.
+    Known layers cost no pass beyond the backward one, so they are never given up. A parameter without a formula costs a
+    vectorised pass through the smallest module around its uses, for each chunk of samples and stack of outputs: 7 bare
+    matrices 13.4 passes against 2 `rounds` of the whole Jacobian (0.144 s against 0.087 s), the attention of a small
+    transformer 8 `repeated` ones against 7 (0.41 s against 0.59 s). With few rows either way is done at once.
     """
     return task.samples * task.outputs >= _MANY_ROWS and repeated > _CLEARLY * rounds
 

@@ -1,7 +1,7 @@
 """How fast the gradient of a training loss changes: certified over all parameters from its layers, and measured."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -158,29 +158,6 @@ SAFETY = 1.9
 """Steps are this number over a smoothness; from 2 on they may go up."""
 
 
-@dataclass(frozen=True, eq=False)
-class Looseness:
-    """A certified constant beside the Hessian norms measured along a trajectory."""
-
-    certified: float
-    measured: Float[Tensor, " points"]
-
-    @property
-    def factor(self) -> float:
-        """How many times too large the certificate is for this trajectory."""
-        return self.certified / float(self.measured.max())
-
-    @property
-    def certified_step(self) -> float:
-        """A step that never increases the loss, whatever the parameters."""
-        return SAFETY / self.certified
-
-    @property
-    def local_step(self) -> float:
-        """A step that fits the roughest point measured: one to train with, certified by nothing."""
-        return SAFETY / float(self.measured.max())
-
-
 def local_smoothness(loss: TrainingLoss, parameters: Float[Tensor, " params"], generator: torch.Generator) -> float:
     """|H|_2 at one point: dense for few parameters, by Lanczos from a random vector otherwise."""
     if len(parameters) <= DENSE_PARAMETERS:
@@ -192,14 +169,6 @@ def local_smoothness(loss: TrainingLoss, parameters: Float[Tensor, " params"], g
     start = gaussian(len(parameters), 1, generator).cpu().numpy()
     values, _ = eigsh(operator.to_scipy(), k=1, which="LM", v0=start, tol=1e-6)
     return abs(float(values[0]))
-
-
-def looseness(
-    loss: TrainingLoss, trajectory: Iterable[Float[Tensor, " params"]], certified: float, generator: torch.Generator
-) -> Looseness:
-    """The certified constant beside the measured one at each point of a trajectory."""
-    measured = [local_smoothness(loss, parameters, generator) for parameters in trajectory]
-    return Looseness(certified, torch.tensor(measured, dtype=torch.float64))
 
 
 def search_rough_point(
