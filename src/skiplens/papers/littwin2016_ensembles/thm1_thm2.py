@@ -17,7 +17,7 @@ from skiplens.papers.littwin2016_ensembles import common
 from skiplens.papers.littwin2016_ensembles.common import RATIOS, REPLICATES, SIZES, once, random_network
 from skiplens.papers.littwin2016_ensembles.fig1abc import ROUNDING, band_around_peak, exact_energy_outside, exact_peaks
 from skiplens.papers.statistics import Band, Readings, chosen, decide, exactly, over_seeds, raw_tables, stacked
-from skiplens.papers.study import Item, Judgement, Preset, claim
+from skiplens.papers.study import Claim, Item, Judgement, Preset, claim
 from skiplens.paths.bands import band_rate, limit_fraction, log_energy_outside
 from skiplens.paths.laws import fit_named_law
 from skiplens.paths.spectrum import measure
@@ -188,9 +188,8 @@ def _spectra_runs(preset: Preset, seed: int, base: Spectra) -> list[Run]:
     return statistics.replicated(spectra, replace(base, width=sizes.width), sizes.replicates, seed)
 
 
-@claim("Theorem 1, Eq. 17", "0")
-def _limit(readings: Readings) -> Judgement:
-    """Argmax ε_r / p → β/(1+β)."""
+def judge_limit(readings: Readings) -> Judgement:
+    """Theorem 1."""
     found = chosen(readings, "peaks")
     gaps = torch.stack([reading["lengths_off"][-1] / reading["depth"][-1] for reading in found])
     most = max(float(reading["lengths_off"].abs().max()) for reading in found)
@@ -287,7 +286,8 @@ def _zero_mean(readings: Readings) -> Judgement:
     )
 
 
-THM1 = (_limit, _proof, _initialisation)
+_LIMIT = Claim("limit", "argmax ε_r / p → β/(1+β).", "Theorem 1, Eq. 17", "0", judge_limit)
+THM1 = (_LIMIT, _proof, _initialisation)
 THM2 = (_concentration, _speed, _legendre, _coherent, _zero_mean)
 
 
