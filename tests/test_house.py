@@ -49,8 +49,9 @@ def test_files_are_chapters():
     # 51,232 lines when it was rebuilt; forecast, improvement, task and infinite width came after, then shared weights
     # and mixtures in infinite width, towers, many networks trained side by side; batch norm of any batch, pictures of
     # samples, landscapes and trainings in the explorer; graphs rewritten without tracing them again, joins that are
-    # none, questions of our own
-    assert len(lengths) <= 380 and sum(lengths.values()) <= 64_400
+    # none, questions of our own; several targets, gradients that end, backward passes that are no derivative, tied
+    # tables, what a costly model is spared
+    assert len(lengths) <= 380 and sum(lengths.values()) <= 64_710
     chapters = sorted(length for path, length in lengths.items() if path.name != "__init__.py")
     assert 130 <= chapters[len(chapters) // 2] <= 220
 

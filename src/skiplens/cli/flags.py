@@ -11,9 +11,8 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 import typer
 
-from skiplens.base.errors import SettingsError
+from skiplens.base import Settings, SettingsError, option
 from skiplens.base.files import read_json
-from skiplens.base.settings import Settings, option
 
 S = TypeVar("S", bound=Settings)
 FILE_HELP = "A JSON file of settings; flags go before it."

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import InvalidInputError, option
 from skiplens.base.files import require_writable
-from skiplens.base.settings import option
 from skiplens.cli import console
 from skiplens.cli.flags import LOSS_HELP, ModelSettings, with_settings
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import InvalidInputError, Settings, option
 from skiplens.base.files import require_writable
-from skiplens.base.settings import Settings, option
 from skiplens.cli import console
 from skiplens.cli.flags import with_settings
 

@@ -15,11 +15,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from skiplens.base import BrokenFileError, InvalidInputError, Randomness, Settings
 from skiplens.base.axes import Float
-from skiplens.base.errors import BrokenFileError, InvalidInputError
 from skiplens.base.files import write_atomically
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings
 from skiplens.curvature.operator import LossOperator
 from skiplens.curvature.problem import FlatOrder
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from skiplens.base import InvalidInputError, Progress, SkiplensError
 from skiplens.base.arguments import type_name
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, SkiplensError
 from skiplens.base.identity import fingerprint
 from skiplens.base.memory import budget_bytes, require_least
-from skiplens.base.progress import Progress
 from skiplens.curvature.convolution import PlainConvolutions
 from skiplens.graph.batch import Batch, Batches, as_batches, concatenate
 from skiplens.graph.functional import (

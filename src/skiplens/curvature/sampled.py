@@ -7,13 +7,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base import InvalidInputError, Progress, Randomness, Settings, SkiplensError
 from skiplens.base.memory import budget_bytes, readable, require_fits
-from skiplens.base.progress import Progress
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings
 from skiplens.curvature.operator import Kind
 from skiplens.curvature.reading import FLAT
+from skiplens.linalg import LanczosOptions, SymmetricOperator, extreme_eigenpairs
 from skiplens.linalg.conditioning import SMALL_SHARE, condition_number
 from skiplens.linalg.density import (
     DensityOptions,
@@ -25,8 +23,6 @@ from skiplens.linalg.density import (
     share_within_interval,
     spectral_density,
 )
-from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
-from skiplens.linalg.operator import SymmetricOperator
 from skiplens.linalg.trace import Moments, root_estimate, scatter_estimate, trace_and_frobenius
 
 Method = Literal["auto", "exact", "lanczos"]

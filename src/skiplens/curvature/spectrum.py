@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.linalg import vector_norm
 
+from skiplens.base import Progress, Randomness, silent
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, NotReachedError, SkiplensError, did_you_mean
 from skiplens.base.memory import share_of_memory
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
 from skiplens.curvature.operator import Kind, LossOperator, loss_operator
 from skiplens.curvature.problem import loss_batches
 from skiplens.curvature.reading import FLAT, HessianSpectrum
@@ -28,8 +27,7 @@ from skiplens.curvature.sampled import (
     exact_curve,
     sampled_fields,
 )
-from skiplens.graph.blocks import ResidualBlock
-from skiplens.graph.dissect import find_residual_blocks
+from skiplens.graph import ResidualBlock, find_residual_blocks
 from skiplens.graph.functional import ParameterChoice
 from skiplens.graph.inputs import require_module
 from skiplens.graph.loss import Loss

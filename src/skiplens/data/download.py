@@ -13,11 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from skiplens.base.errors import DataError, InvalidInputError
+from skiplens.base import DataError, InvalidInputError, Progress
 from skiplens.base.files import file_lock, is_file, user_path
 from skiplens.base.memory import readable
 from skiplens.base.optional_imports import optional_import
-from skiplens.base.progress import Progress
 from skiplens.data.catalogue import Archive, DataSet, Part
 
 _UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from skiplens.base.errors import DataError
+from skiplens.base import DataError, Progress, silent
 from skiplens.base.files import file_lock, is_file, is_folder, user_path
-from skiplens.base.progress import Progress, silent
 from skiplens.data import download
 from skiplens.data.catalogue import CATALOGUE, DataSet, Part, look_up
 from skiplens.data.download import cache_folder, cached, explain_os_errors, fill, read_gzip, read_tar, require_checksum

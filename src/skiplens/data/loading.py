@@ -16,11 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from skiplens.base import Progress, Randomness, Settings, option, silent
 from skiplens.base.errors import DataError, InvalidInputError, did_you_mean
 from skiplens.base.files import is_folder, user_path
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings, option
 from skiplens.data.catalogue import CATALOGUE
 from skiplens.data.fetch import get
 from skiplens.data.formats import Framing, decode

@@ -12,11 +12,9 @@ from typing import Any, Literal, Self
 from torch import Tensor, nn
 
 from skiplens.base.errors import InvalidInputError, NotResidualError
-from skiplens.graph.blocks import ResidualBlock
-from skiplens.graph.dissect import dissect
+from skiplens.graph import ResidualBlock, ResidualNetwork, dissect
 from skiplens.graph.export import module_calls, module_of
 from skiplens.graph.inputs import copy_of
-from skiplens.graph.network import ResidualNetwork
 from skiplens.zoo.layers import ProjectionShortcut
 from skiplens.zoo.skips import PaddedAveragePool, isometric_pool, patch_filters
 

@@ -10,9 +10,8 @@ from html import escape
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import InvalidInputError, silent
 from skiplens.base.optional_imports import optional_import
-from skiplens.base.progress import silent
 from skiplens.explorer.control import query_of, read, words_of
 from skiplens.explorer.view import Drawing, View, view_named
 from skiplens.explorer.views import theory_views

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from skiplens.base.errors import InvalidInputError
-from skiplens.base.progress import Progress
+from skiplens.base import InvalidInputError, Progress
 from skiplens.explorer.control import Control
 from skiplens.plots.figure import Figure
 

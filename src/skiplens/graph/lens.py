@@ -14,12 +14,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from skiplens.base import Progress, Randomness
 from skiplens.base.arguments import type_name
 from skiplens.base.errors import CoupledSamplesError, InvalidInputError, NotExportableError, SkiplensError
 from skiplens.base.memory import REDUCTION, free_bytes, require_fits
 from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state, threads
-from skiplens.base.progress import Progress
-from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import TARGETS, Batch, as_batches, several_of, take
 from skiplens.graph.dissect import dissect, other_backward
 from skiplens.graph.functional import PureModel, is_batch_coupled, main_output

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skiplens.base.errors import SkiplensError
+from skiplens.base import Progress, SkiplensError, silent
 from skiplens.base.preserve_state import without_autocast
-from skiplens.base.progress import Progress, silent
 from skiplens.base.words import in_words
 from skiplens.edits.remedies import MODES, words_of
 from skiplens.graph.batch import tensors_in
@@ -17,11 +16,9 @@ from skiplens.improvement.changes import Change, changed, changes_for
 from skiplens.improvement.patient import Patient
 from skiplens.improvement.search import WORTH
 from skiplens.plots.section import ReadingView
-from skiplens.readings.finding import Finding
-from skiplens.readings.reading import Reading
-from skiplens.trainability.forecast import forecast
+from skiplens.readings import Finding, Reading
+from skiplens.trainability import Forecast, forecast
 from skiplens.trainability.optimizers import optimizer_choice
-from skiplens.trainability.reading import Forecast
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,15 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import InvalidInputError, Progress, silent
 from skiplens.base.preserve_state import preserve_random_state
-from skiplens.base.progress import Progress, silent
 from skiplens.base.words import in_words
 from skiplens.graph.batch import take, tensors_in
 from skiplens.graph.loss import Loss
-from skiplens.trainability.forecast import forecast
+from skiplens.trainability import Forecast, forecast
 from skiplens.trainability.optimizers import Factory
-from skiplens.trainability.reading import Forecast
 from skiplens.zoo.blueprint import Blueprint, Family
 
 PILOT, FULL = 40, 70  # gradients that sort out, and that decide

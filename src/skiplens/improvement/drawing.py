@@ -7,19 +7,15 @@ from typing import Any
 
 from torch import Tensor
 
-from skiplens.base.errors import SkiplensError
+from skiplens.base import Randomness, SkiplensError
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.randomness import Randomness
 from skiplens.base.words import branches, in_words
 from skiplens.graph.lens import Subject
 from skiplens.paths.reading import PathSpectrum
 from skiplens.plots.network_drawing import BlockMark, NetworkDrawing
 from skiplens.readings.finding import Finding, by_severity
 from skiplens.readings.reading import Reading
-from skiplens.signal.layers import LayersLens, LayerStates
-from skiplens.signal.lens import SignalLens
-from skiplens.signal.reading import SignalReading
-from skiplens.signal.structure import StructureLens, StructureReading
+from skiplens.signal import LayersLens, LayerStates, SignalLens, SignalReading, StructureLens, StructureReading
 
 
 def look(subject: Subject, seed: int) -> dict[str, Any]:

@@ -9,10 +9,9 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import InvalidInputError, Progress, silent
 from skiplens.base.identity import fingerprint
 from skiplens.base.preserve_state import preserve_random_state, preserve_state
-from skiplens.base.progress import Progress, silent
 from skiplens.base.version import VERSION
 from skiplens.base.words import in_words
 from skiplens.graph.batch import take
@@ -25,9 +24,8 @@ from skiplens.improvement.patient import Patient, quantised_layers
 from skiplens.improvement.race import Race, RacedRun, run_to_the_end
 from skiplens.improvement.reading import Improvement
 from skiplens.improvement.search import FULL, WORTH, Search, Tried, kept, named
+from skiplens.readings import Provenance, Store
 from skiplens.readings.finding import listed
-from skiplens.readings.reading import Provenance
-from skiplens.readings.store import Store
 from skiplens.trainability.forecast import opened
 from skiplens.trainability.optimizers import Factory, optimizer_choice
 from skiplens.trainability.pilot import trainable

@@ -9,14 +9,11 @@ from torch import Tensor, nn
 
 from skiplens.base.errors import SkiplensError
 from skiplens.base.preserve_state import preserve_state
-from skiplens.graph.batch import Batch
-from skiplens.graph.blocks import ResidualBlock
-from skiplens.graph.dissect import find_residual_blocks
+from skiplens.graph import Batch, ResidualBlock, find_residual_blocks
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import Loss
 from skiplens.signal.layers import LayerStates, layer_states
-from skiplens.task.measure import measure_task
-from skiplens.task.reading import TaskReading
+from skiplens.task import TaskReading, measure_task
 from skiplens.trainability.optimizers import OptimizerChoice
 from skiplens.zoo.weight_laws import WeightLayer
 

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from skiplens.base.errors import InvalidInputError, SkiplensError
-from skiplens.base.progress import Progress
+from skiplens.base import InvalidInputError, Progress, SkiplensError
 from skiplens.graph.inputs import first_line
 from skiplens.improvement.changes import Change, Plan, changed, ordered, trained_with
 from skiplens.improvement.patient import Patient
-from skiplens.readings.reading import Reading
-from skiplens.readings.store import Store
+from skiplens.readings import Reading, Store
 from skiplens.trainability.forecast import LEAST_COST, forecast
 from skiplens.trainability.reading import Forecast
 

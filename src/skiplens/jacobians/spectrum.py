@@ -10,15 +10,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, fx, nn
 
+from skiplens.base import InvalidInputError, Randomness, Settings
 from skiplens.base.arguments import Arguments, accept_old_order
-from skiplens.base.errors import InvalidInputError
 from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings
-from skiplens.graph.blocks import ResidualBlock
-from skiplens.graph.dissect import dissect
+from skiplens.graph import ResidualBlock, dissect
 from skiplens.graph.functional import PureModel, is_batch_coupled, transformable
 from skiplens.graph.inputs import Samples, require_device, require_finite, require_module, samples_of
 from skiplens.graph.network import (

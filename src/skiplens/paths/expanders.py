@@ -7,10 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, fx
 
+from skiplens.base import InvalidInputError, Randomness, Settings, option
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings, option
 from skiplens.graph.network import ResidualNetwork
 from skiplens.paths.backward import pull_back, weight_paths
 from skiplens.paths.forward import (

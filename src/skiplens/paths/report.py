@@ -6,10 +6,8 @@ from typing import ClassVar
 
 import torch
 
-from skiplens.base.errors import SkiplensError
+from skiplens.base import Progress, Randomness, SkiplensError, silent
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
 from skiplens.base.words import branches, in_words
 from skiplens.graph.lens import Lens, Subject
 from skiplens.paths.expanders import PathOptions

@@ -10,12 +10,11 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from skiplens.base import InvalidInputError, NoFrozenFormError, Randomness
 from skiplens.base.arguments import Arguments, accept_old_order
-from skiplens.base.errors import InvalidInputError, NoFrozenFormError
 from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
-from skiplens.base.randomness import Randomness
 from skiplens.graph.blocks import common_calls
 from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import PureModel, is_batch_coupled

@@ -16,8 +16,7 @@ from skiplens.plots.figure import Figure
 from skiplens.plots.network_drawing import LaidOut, NetworkDrawing, morph, path_data
 from skiplens.plots.plotly_json import in_digits, plotly_json
 from skiplens.plots.section import Section
-from skiplens.readings.finding import Finding
-from skiplens.readings.reading import Reading
+from skiplens.readings import Finding, Reading
 from skiplens.report.verification_reading import VerificationReading, verification_section
 
 SCRIPTS = ("elements", "plots", "numbers", "copying", "blocks", "hero", "card", "morph", "actions")

@@ -24,8 +24,7 @@ from skiplens.graph.inputs import try_call
 from skiplens.graph.lens import Subject
 from skiplens.graph.loss import Loss, fitted, loss_name, loss_rule
 from skiplens.improvement.race import ends_of, run_to_the_end
-from skiplens.readings.finding import Finding, Remedy
-from skiplens.readings.reading import Provenance
+from skiplens.readings import Finding, Provenance, Remedy
 from skiplens.report.inspection import DEFAULT_SAMPLES, Report
 from skiplens.report.lenses import LENSES, QUANTITIES, RULES, find
 from skiplens.report.verification_reading import LAST_SHARE, VerificationReading

@@ -6,9 +6,8 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from skiplens.graph.blocks import ResidualBlock
+from skiplens.graph import ResidualBlock, ResidualNetwork
 from skiplens.graph.flow import DataFlow, Nodes, members, union
-from skiplens.graph.network import ResidualNetwork
 from skiplens.graph.operations import CROPPING, DROPPING, MATRIX_PRODUCTS, NORMALISING, POOLING, REARRANGING, operation
 from skiplens.signal.reading import Names
 from skiplens.zoo.weight_laws import fans

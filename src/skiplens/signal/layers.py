@@ -11,11 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from skiplens.base import InvalidInputError, Progress, Randomness, silent
 from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, tensors_in
 from skiplens.graph.functional import main_output
 from skiplens.graph.lens import Lens, Subject

@@ -9,13 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from skiplens.base import InvalidInputError, NotExportableError, Progress, Randomness, silent
 from skiplens.base.arguments import type_name
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, NotExportableError
 from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
 from skiplens.graph.dissect import CHOSEN_BLOCKS
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import samples_of

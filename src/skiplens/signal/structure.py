@@ -7,16 +7,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from skiplens.base import NotExportableError, Progress, Randomness, silent
 from skiplens.base.arguments import type_name
-from skiplens.base.errors import NotExportableError
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
+from skiplens.graph import Lens, ResidualNetwork, Subject
 from skiplens.graph.dissect import CHOSEN_BLOCKS
 from skiplens.graph.functional import main_output
-from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.modules import ASSUMED, module_blocks
-from skiplens.graph.network import ResidualNetwork
 from skiplens.plots.figure import Bars, Figure, drawn, in_order, numbers
 from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import listed

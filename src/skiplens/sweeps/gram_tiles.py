@@ -15,16 +15,14 @@ import torch
 from torch import Tensor
 
 from skiplens import kernels
-from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base import InvalidInputError, Settings, SkiplensError, option
 from skiplens.base.files import write_atomically
 from skiplens.base.memory import budget_bytes
 from skiplens.base.progress import Progress, silent, track
-from skiplens.base.settings import Settings, option
+from skiplens.kernels import InfiniteWidthKernel, ModuleKernel
 from skiplens.kernels.angular import Quantity
-from skiplens.kernels.architectures import InfiniteWidthKernel
 from skiplens.kernels.gram import Journal, begun_matrix, fingerprint, open_matrix, plan_tiles, write_tile
 from skiplens.kernels.inputs import directions_of_pair
-from skiplens.kernels.limit.kernel import ModuleKernel
 from skiplens.sweeps.executor import Executor
 from skiplens.sweeps.run import Needs, Run
 

@@ -15,8 +15,7 @@ from skiplens.base.errors import InvalidInputError, SettingsError, did_you_mean
 from skiplens.base.files import write_content
 from skiplens.base.settings import Settings
 from skiplens.base.version import VERSION
-from skiplens.readings.reading import Reading
-from skiplens.readings.store import Store
+from skiplens.readings import Reading, Store
 from skiplens.sweeps.executor import Executor, ThisProcess
 from skiplens.sweeps.run import Failure, Outcome, Run, unfinished_path
 

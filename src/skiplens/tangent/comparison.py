@@ -7,25 +7,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from skiplens.base import Randomness, SkiplensError
 from skiplens.base.axes import Float
-from skiplens.base.errors import SkiplensError
 from skiplens.base.progress import Progress, silent, track
-from skiplens.base.randomness import Randomness
+from skiplens.graph import ResidualNetwork, Subject
 from skiplens.graph.batch import Batch, Inputs
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import copy_of
-from skiplens.graph.lens import Subject
-from skiplens.graph.network import ResidualNetwork
 from skiplens.graph.operations import REARRANGING, SCALING, operation
 from skiplens.kernels.arc_cosine import correlation_of_angle
-from skiplens.kernels.finite_width.moments import kernel_moments
-from skiplens.kernels.finite_width.networks import ResNet
+from skiplens.kernels.finite_width import ResNet, kernel_moments
 from skiplens.kernels.infinite_network import InfiniteNetwork, infinite_resnet
 from skiplens.kernels.limit.draws import MOST_DRAWN
 from skiplens.kernels.limit.kernel import ModuleKernel
+from skiplens.signal import SignalLens, SignalReading
 from skiplens.signal.branches import branch_states
-from skiplens.signal.lens import SignalLens
-from skiplens.signal.reading import SignalReading
 from skiplens.tangent.empirical import empirical_ntk, ntk_diagonal
 
 SEEDS, SAMPLES = 8, 4

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from skiplens.base import InvalidInputError, Randomness
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
 from skiplens.base.identity import identity_of
 from skiplens.base.memory import is_shortage
-from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable
 from skiplens.graph.inputs import Samples
 from skiplens.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import InvalidInputError, Progress, Randomness, silent
 from skiplens.base.memory import give_back
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import OutputChoice, ParameterChoice
 from skiplens.graph.inputs import Inputs
 from skiplens.linalg.conditioning import condition_number

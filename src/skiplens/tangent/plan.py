@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import TooLargeError
+from skiplens.base import Randomness, TooLargeError
 from skiplens.base.memory import readable
-from skiplens.base.randomness import Randomness
 from skiplens.graph.functional import PureModel, saved_bytes_per_sample
 from skiplens.tangent.coverage import (
     NOTHING,

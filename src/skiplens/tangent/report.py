@@ -9,18 +9,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base import InvalidInputError, Progress, Randomness, SkiplensError, silent
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
 from skiplens.base.words import in_words
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import PureModel, output_shape, pure_model
 from skiplens.graph.inputs import samples_of
 from skiplens.graph.lens import ENOUGH, Lens, Subject
-from skiplens.kernels.finite_width import advice
-from skiplens.kernels.finite_width.moments import kernel_moments
-from skiplens.kernels.finite_width.networks import ResNet
+from skiplens.kernels.finite_width import ResNet, advice, kernel_moments
 from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
 from skiplens.plots.thumbnails import thumbnails

@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
+from skiplens.base import Progress, Randomness, silent
 from skiplens.base.words import in_words, times
 from skiplens.graph.lens import Lens, Subject
 from skiplens.plots.figure import Bars, Figure, drawn, numbers

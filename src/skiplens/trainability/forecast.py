@@ -12,10 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import InvalidInputError, Progress, Randomness, silent
 from skiplens.base.preserve_state import preserve_random_state, preserve_state
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, as_batches
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import require_module
@@ -24,11 +22,8 @@ from skiplens.graph.loss import Loss, LossFunction, fitted, loss_rule, scalar_lo
 from skiplens.graph.pieces import pieces_of
 from skiplens.readings.finding import Finding, by_severity
 from skiplens.readings.reading import Provenance
-from skiplens.signal.layer_findings import layer_findings
-from skiplens.signal.layers import LayerStates, layer_states
-from skiplens.task.findings import task_findings
-from skiplens.task.measure import measure_task
-from skiplens.task.reading import TaskReading
+from skiplens.signal import LayerStates, layer_findings, layer_states
+from skiplens.task import TaskReading, measure_task, task_findings
 from skiplens.trainability.extrapolation import (
     HIGHEST,
     Fit,

@@ -14,9 +14,8 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import InvalidInputError, Progress
 from skiplens.base.preserve_state import without_autocast
-from skiplens.base.progress import Progress
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch
 from skiplens.graph.inputs import copy_of

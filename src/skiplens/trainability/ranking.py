@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from skiplens.base.errors import InvalidInputError, SkiplensError
+from skiplens.base import InvalidInputError, Progress, SkiplensError, silent
 from skiplens.base.preserve_state import preserve_random_state
-from skiplens.base.progress import Progress, silent
 from skiplens.base.words import in_words
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import Loss

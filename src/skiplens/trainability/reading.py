@@ -9,8 +9,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.words import in_words
-from skiplens.readings.finding import Finding
-from skiplens.readings.reading import Reading
+from skiplens.readings import Finding, Reading
 
 TRAINS, SLOWLY, NOT_AT_ALL, DIVERGES = "trains", "trains slowly", "does not train", "diverges"
 FORECAST_RULE = "forecast"

@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from skiplens.base.errors import TooLargeError
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
+from skiplens.base import Progress, Randomness, TooLargeError, silent
 from skiplens.base.words import in_words
 from skiplens.graph.batch import as_batches
 from skiplens.graph.lens import SETTLED, Lens, Subject

@@ -7,8 +7,7 @@ from typing import Literal
 
 from torch import nn, optim
 
-from skiplens.base.errors import InvalidInputError, SettingsError
-from skiplens.base.settings import Settings, option
+from skiplens.base import InvalidInputError, Settings, SettingsError, option
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
+from skiplens.base import Randomness, option
 from skiplens.papers import statistics
 from skiplens.papers.images import NOT_DONE, Portion, missing, needs, training_and_test
 from skiplens.papers.statistics import Band, Readings, against, decide, over_seeds, stacked, values, whole
 from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Mark, Points, Reference, colour, numbers
 from skiplens.sweeps.run import Run, unfinished_work
+from skiplens.training import Recipe, evaluate
 from skiplens.training.batched.side_by_side import train_side_by_side
-from skiplens.training.callbacks import evaluate
-from skiplens.training.recipe import Recipe
 
 _NORM_DEPTHS = (20, 32, 44, 56, 110)
 

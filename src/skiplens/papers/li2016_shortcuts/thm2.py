@@ -13,12 +13,15 @@ from skiplens.linalg.second_moments import SecondMoments
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import Source
-from skiplens.papers.li2016_shortcuts.hessian import exact
-from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivations
+from skiplens.papers.li2016_shortcuts.hessian import (
+    BranchActivations,
+    ToeplitzBlocks,
+    exact,
+    linear_hessian,
+    shortcut_units,
+    spectrum_of,
+)
 from skiplens.papers.li2016_shortcuts.hessian.at_zero import near_zero_rectified_spectrum, two_shortcut_unit
-from skiplens.papers.li2016_shortcuts.hessian.linear import linear_hessian, shortcut_units
-from skiplens.papers.li2016_shortcuts.hessian.one_shortcut import ToeplitzBlocks
-from skiplens.papers.li2016_shortcuts.hessian.spectrum import spectrum_of
 from skiplens.papers.statistics import Band, Readings, against, decide, decide_correction, over_seeds, stacked, values
 from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Heat, Mark, numbers

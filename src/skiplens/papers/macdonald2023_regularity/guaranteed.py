@@ -14,11 +14,9 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.progress import Progress, silent, track
-from skiplens.jacobians.systems.affine import Affine
+from skiplens.jacobians.systems import NONLINEARITIES, Affine, Elementwise, Free, Residual, SkipMap, WeightNormalised
 from skiplens.jacobians.systems.costs import Cost, CrossEntropy, SquareCost
-from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, Residual, SkipMap
 from skiplens.jacobians.systems.layer import Composition, Inputs, Layer, Weights
-from skiplens.jacobians.systems.parameterisation import Free, WeightNormalised
 from skiplens.jacobians.systems.smoothness import SmoothnessLaw, TrainingLoss, descent_constant
 from skiplens.linalg.singular_values import largest_singular_value, smallest_gram_eigenvalue, smallest_singular_value
 from skiplens.papers.macdonald2023_regularity.common import descend

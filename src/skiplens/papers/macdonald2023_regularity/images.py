@@ -11,16 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
+from skiplens.base import Randomness, option
 from skiplens.papers.images import NOT_DONE, Portion, missing, needs, training_and_test
 from skiplens.papers.statistics import Band, Interval, Readings, ReplicateSettings, decide, over_seeds, replicated
 from skiplens.papers.study import Judgement, Preset
 from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run, unfinished_work
-from skiplens.training.callbacks import evaluate
-from skiplens.training.loop import train
-from skiplens.training.recipe import Recipe
+from skiplens.training import Recipe, evaluate, train
 
 Data = Literal["cifar10", "cifar100", "imagenet", "digits"]
 CLASSES: dict[Data, int] = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}

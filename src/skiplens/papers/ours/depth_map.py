@@ -13,9 +13,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from skiplens.base import Randomness, option
 from skiplens.base.axes import Float
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import option
 from skiplens.graph.batch import Batch
 from skiplens.papers import statistics
 from skiplens.papers.images import DIGITS, Portion, training_and_test
@@ -24,8 +23,7 @@ from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Bars, Figure
 from skiplens.report.during_training.depth import DepthOptions, depth_during_training
 from skiplens.sweeps.run import Run
-from skiplens.training.loop import train
-from skiplens.training.recipe import Recipe
+from skiplens.training import Recipe, train
 from skiplens.zoo.layers import Residual, convolution, linear
 from skiplens.zoo.weight_laws import fill_weights_, he_weights
 

@@ -9,18 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from skiplens.base import InvalidInputError, Progress, silent
 from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError
-from skiplens.base.progress import Progress, silent
 from skiplens.graph.inputs import copy_of
 from skiplens.plots.figure import Band, Figure, Points, numbers
 from skiplens.plots.section import ReadingView
 from skiplens.readings.reading import Reading
 from skiplens.report.during_training.measurer import MeasureAlong, Measurer, Taken
-from skiplens.training.checkpoints import Checkpoint
-from skiplens.training.history import TrainingHistory
-from skiplens.training.loop import train
-from skiplens.training.recipe import Recipe
+from skiplens.training import Checkpoint, Recipe, TrainingHistory, train
 
 
 @dataclass(frozen=True)

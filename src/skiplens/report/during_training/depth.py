@@ -7,14 +7,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import InvalidInputError, SettingsError
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
-from skiplens.base.settings import Settings, option
+from skiplens.base import InvalidInputError, Progress, Randomness, Settings, SettingsError, option, silent
+from skiplens.graph import ResidualNetwork, dissect
 from skiplens.graph.batch import Batch, as_batch, take
-from skiplens.graph.dissect import dissect
 from skiplens.graph.loss import FROM_MODEL, LossFunction
-from skiplens.graph.network import ResidualNetwork
 from skiplens.paths.expanders import PathOptions
 from skiplens.paths.forces import block_scales, depth_forces, weight_scale
 from skiplens.paths.lesions import Loss
@@ -23,8 +19,7 @@ from skiplens.readings.reading import Provenance
 from skiplens.report.during_training.along import readings_along
 from skiplens.report.during_training.depth_reading import DepthHistory
 from skiplens.report.during_training.measurer import MeasureAlong
-from skiplens.training.checkpoints import Checkpoint
-from skiplens.training.recipe import Recipe
+from skiplens.training import Checkpoint, Recipe
 from skiplens.training.source import source_of
 
 

@@ -13,13 +13,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import InvalidInputError, NotResidualError, SkiplensError
 from skiplens.base.preserve_state import preserve_state
+from skiplens.graph import ResidualNetwork, dissect
 from skiplens.graph.batch import Batch, Inputs, as_batch, map_tensors
-from skiplens.graph.dissect import dissect
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import copy_of, require_module, samples_of, try_call
 from skiplens.graph.lens import COARSE
 from skiplens.graph.loss import Loss, fitted
-from skiplens.graph.network import ResidualNetwork
 from skiplens.report.during_training.record import MonitorOptions
 
 

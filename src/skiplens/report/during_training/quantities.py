@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import InvalidInputError, Randomness
 from skiplens.base.memory import budget_bytes, require_fits
-from skiplens.base.randomness import Randomness
 from skiplens.curvature.operator import loss_operator
 from skiplens.graph.functional import main_output
 from skiplens.jacobians.spectrum import JacobianOptions, measure

@@ -13,8 +13,7 @@ from skiplens.base.axes import Float, Int
 from skiplens.base.errors import InvalidInputError, SettingsError, did_you_mean
 from skiplens.base.settings import Settings, option
 from skiplens.base.words import in_words
-from skiplens.readings.file import read_file
-from skiplens.readings.reading import Reading
+from skiplens.readings import Reading, read_file
 
 Quantity = Literal["depth", "scales", "weight_norm", "curvature", "jacobians", "kernel"]
 

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from skiplens.base import InvalidInputError, Progress, silent
 from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError
 from skiplens.base.identity import fingerprint
-from skiplens.base.progress import Progress, silent
 from skiplens.linalg.second_moments import SecondMoments
 from skiplens.training.batched.plan import BatchedPlan, Look, ManyRuns, Program, Trainer
 

@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from skiplens.base import InvalidInputError, Progress, Randomness, silent
 from skiplens.base.axes import Bool, Float, Int
-from skiplens.base.errors import InvalidInputError
-from skiplens.base.progress import Progress, silent
-from skiplens.base.randomness import Randomness
 from skiplens.training.checkpoints import Checkpoint, Keeper, require_same_run
 from skiplens.zoo.weight_laws import Law
 

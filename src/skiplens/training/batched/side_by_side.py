@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from skiplens.base import InvalidInputError, Randomness
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
 from skiplens.base.identity import fingerprint
-from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch
 from skiplens.graph.loss import LossFunction
 from skiplens.training.checkpoints import Checkpoint, Keeper, require_same_run
