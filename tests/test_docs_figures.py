@@ -94,7 +94,8 @@ def test_pictures_are_those_of_the_present_code(script, name):
 def test_every_picture_has_a_record_and_a_dark_look():
     record = json.loads(drawing.RECORD.read_text("utf-8"))
     pictures = list((DOCS / "images").glob("*.svg"))
-    assert {path.stem for path in pictures} == set(record)
+    drawn = {path.stem for path in pictures if not path.stem.startswith("papers_")}  # tests/tools looks at those
+    assert drawn == set(record)
     assert all(drawing.DARK in path.read_text("utf-8") for path in pictures)
 
 

@@ -52,7 +52,7 @@ def test_half_precision_that_cannot_be_copied_says_what_to_do():
 
 
 def test_fewer_samples_of_a_costly_model(monkeypatch):
-    monkeypatch.setattr("skiplens.graph.lens.operations_of", lambda model, batch: OPERATIONS / 30)
+    monkeypatch.setattr("skiplens.graph.lens.operations_of", lambda model, batch: OPERATIONS / 10)
     subject = prepared(nn.Linear(3, 2).eval(), pair(), 6, "costly")
     assert subject.batch.samples == 3 and "3 instead of 6 samples" in subject.notes[0]
 

@@ -117,6 +117,7 @@ class ProductPlan:
 
 _BATCHED_BYTES = 4 * 2**20  # on a CPU several vectors go as one only while they and the graph stay in the cache
 _VECTORS = 4  # the gradient that is differentiated, its derivative, and their sum in float64
+SPARE_VECTORS = 6  # of a search: newest, previous, product, remainder, and a probe drawn in float64
 _ADDED_BY_PRODUCT = 1.5  # what a product allocates beside the graph, in sizes of the graph
 
 
@@ -156,7 +157,8 @@ def needs_of(kind: str) -> tuple[Callable[[Objective, Batch], tuple[float, float
 
     def needs(goal: Objective, first: Batch) -> tuple[float, float]:
         sizes.append(graph_bytes_per_sample(_CURVATURES[kind], goal, first))
-        return (1 + _ADDED_BY_PRODUCT) * sizes[-1], float(_vector_bytes(goal))
+        each, vectors = (1 + _ADDED_BY_PRODUCT) * sizes[-1], _vector_bytes(goal)
+        return each, max(float(vectors), vectors / _VECTORS * SPARE_VECTORS - each)  # a search has as much again
 
     return needs, sizes
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from skiplens.base import InvalidInputError, Progress, Randomness, Settings, SkiplensError
 from skiplens.base.memory import budget_bytes, readable, require_fits
-from skiplens.curvature.operator import Kind
+from skiplens.curvature.operator import SPARE_VECTORS, Kind
 from skiplens.curvature.reading import FLAT
 from skiplens.linalg import LanczosOptions, SymmetricOperator, extreme_eigenpairs
 from skiplens.linalg.conditioning import SMALL_SHARE, condition_number
@@ -199,7 +199,6 @@ class SpectrumPlan:
     moment_products: int  # products for trace and Frobenius norm; 0 takes them from the density
 
 
-_SPARE_VECTORS = 6  # newest, previous, product, remainder, and a probe drawn in float64
 _FEWEST_SCATTERED = 4  # the scatter of two or three probes is a poor guess of their error
 SHARE_OF_VECTORS = 0.5  # the products of the operator need the rest
 
@@ -210,15 +209,15 @@ def plan(operator: SymmetricOperator, options: SpectrumOptions) -> SpectrumPlan:
     what = f"Lanczos with {operator.size:,} parameters"
     budget = int(budget_bytes(operator.device, options.memory) * SHARE_OF_VECTORS)
     require_fits(
-        _SPARE_VECTORS * vector,
-        f"{what} ({_SPARE_VECTORS} vectors of {readable(vector)})",
+        SPARE_VECTORS * vector,
+        f"{what} ({SPARE_VECTORS} vectors of {readable(vector)})",
         "Free some memory, or choose fewer parameters with parameters=….",
         budget,
     )
     room = budget // max(vector, 1)
-    with_basis = room // (min(options.steps, operator.size) + _SPARE_VECTORS)
-    at_once = min(options.probes, with_basis or room // _SPARE_VECTORS)
-    ends, largest = 2 * options.extremes, room // 2 - _SPARE_VECTORS  # the search holds its basis twice while it grows
+    with_basis = room // (min(options.steps, operator.size) + SPARE_VECTORS)
+    at_once = min(options.probes, with_basis or room // SPARE_VECTORS)
+    ends, largest = 2 * options.extremes, room // 2 - SPARE_VECTORS  # the search holds its basis twice while it grows
     searched = options.extremes > 0 and largest >= ends + 4
     # A third each for sketch, range and rest; five vectors are held for each of a third, and those known.
     wanted = options.moment_products

@@ -1,7 +1,6 @@
 """Gradients layer by layer: the call and rule that gives each, accepted by a probe, and the source that uses them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +11,7 @@ from skiplens.base import InvalidInputError, Randomness
 from skiplens.base.axes import Float
 from skiplens.base.identity import identity_of
 from skiplens.base.memory import is_shortage
+from skiplens.base.preserve_state import SelfChangeError
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable
 from skiplens.graph.inputs import Samples
 from skiplens.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record
@@ -160,10 +160,14 @@ class _Probe:
         watched = {name: module for name, module in self.modules.items() if name in names}
         with torch.no_grad():
             plain = self.pure(self.pure.parameters, self.samples)
-        with suppress(RuntimeError, ValueError, IndexError):
+        try:
             spread = record(self.pure, self.leaves, self.samples, watched, owners)
             if same_up_to_rounding(spread.outputs.detach(), plain):
                 return spread, owners
+        except SelfChangeError:
+            raise
+        except (RuntimeError, ValueError, IndexError):  # what cannot be spread is recorded as it is
+            spread = None
         return record(self.pure, self.leaves, self.samples, watched, frozenset()), frozenset()
 
     def _pull_back(self, sample: int) -> _Backward:
