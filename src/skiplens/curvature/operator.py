@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.base.memory import budget_bytes, give_back
+from skiplens.base.memory import REDUCTION, budget_bytes, give_back
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.curvature.problem import (
@@ -158,7 +158,8 @@ def needs_of(kind: str) -> tuple[Callable[[Objective, Batch], tuple[float, float
     def needs(goal: Objective, first: Batch) -> tuple[float, float]:
         sizes.append(graph_bytes_per_sample(_CURVATURES[kind], goal, first))
         each, vectors = (1 + _ADDED_BY_PRODUCT) * sizes[-1], _vector_bytes(goal)
-        return each, max(float(vectors), vectors / _VECTORS * SPARE_VECTORS - each)  # a search has as much again
+        searched = REDUCTION.get() < 1  # with the other half of the memory, which must hold the vectors of a search
+        return each, max(float(vectors), searched * vectors / _VECTORS * SPARE_VECTORS - each)
 
     return needs, sizes
 
