@@ -26,7 +26,9 @@ function colours() {
   return { ink: word("--ink"), line: word("--line"), accent: word("--accent"), panel: word("--panel"), paper: word("--paper") };
 }
 
-const figureOf = (plot) => JSON.parse(plot.nextElementSibling.textContent);
+// The first blue is too deep for a dark page: there it and the pale one change places.
+const inLook = (text) => (root.dataset.theme === "dark" ? text.replace(/#(0072B2|56B4E9)/g, (blue) => (blue === "#0072B2" ? "#56B4E9" : "#0072B2")) : text);
+const figureOf = (plot) => JSON.parse(inLook(plot.nextElementSibling.textContent));
 const placesOf = (figure) => (figure.blocks || []).filter(([block]) => chosen.has(block)).map(([, place]) => place);
 
 // Blocks have the numbers of the drawing on every axis; their names are where one points.
