@@ -212,7 +212,7 @@ def _table(drawn: Drawn) -> Component:
 
 def _cell(value: Any) -> Component:
     words = in_words(value) if isinstance(value, float) else str(value)
-    return html.Td(words, className="long" if len(words) > 40 else None)
+    return html.Td(words, className="long" if len(words) > 30 else None)
 
 
 def _code(numbers: str, picture: str) -> Component:
