@@ -54,6 +54,15 @@ class TestNothing:
         write_study(root / "b")
         rows = shown(root).rows
         assert [(row["run"], row["kind"]) for row in rows] == [("a", "report"), ("b", "study")]
+        verdicts = [entry["verdict"] for entry in json.loads((root / "b" / "verdicts.json").read_text())]
+        counts = ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts))
+        assert [row["verdict"] for row in rows] == [report().verdict, counts]
+
+    @pytest.mark.parametrize("content", ["", "[]", "{}", "[1]", "[{}]", "3", "[" * 100_000])
+    def test_a_strange_file_is_listed_without_a_verdict(self, root, content):
+        write_report(root / "a", report())
+        (root / "a" / "readings.json").write_text(content)
+        assert [row["verdict"] for row in shown(root).rows] == [""]
 
 
 class TestReport:

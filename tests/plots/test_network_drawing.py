@@ -44,7 +44,7 @@ def test_ribbons_stand_side_by_side_and_are_as_thick_as_their_share():
     assert first.points[-1][0] == second.points[0][0], "where one joins the next leaves"
     assert second.thickness - first.thickness == pytest.approx(0.5 * THICKEST)
     (unknown,) = curves(NetworkDrawing((BlockMark("a", "identity", 2),)), "ribbon")
-    assert unknown.thickness == 1.5
+    assert unknown.thickness == 3.0
 
 
 def sides(curve, place):
@@ -109,7 +109,7 @@ def test_stages_begin_where_names_do_and_not_at_every_block():
     every = NetworkDrawing(tuple(BlockMark(f"b{i}", "projection", 2) for i in range(300)))
     assert [len(stage.blocks) for stage in stages(every)] == [50] * 6
     lines = curves(every, "ribbon") + curves(every, "trunk")
-    assert len(lines) == 6 + 6 + 2 and {line.thickness for line in lines} == {1.5}, "shares are not known"
+    assert len(lines) == 6 + 6 + 2 and {line.thickness for line in lines} == {3.0}, "shares are not known"
 
 
 def test_a_stage_tells_of_its_findings():

@@ -21,6 +21,7 @@ TRUNK, TALLEST = 176.0, 56.0  # height of the trunk, and of a ribbon above it
 SIGNAL, GRADIENT = (30.0, 92.0), (208.0, 258.0)  # between which heights the curves run
 BESIDE = 480.0  # pixels of a drawing that stands beside another one
 THICKEST = 22.0  # pixels of all that flows at a join: the shortcut and the branch share them
+PEN, UNKNOWN = 1.5, 3.0  # pixels of a line without any flow, and of one of which nobody knows how much flows
 LABELLED = 22.0  # pixels between two numbers under the trunk
 MOST, TOGETHER = 200, 50  # outermost blocks that are drawn one by one, and of a stage where there are more
 Role = Literal["trunk", "ribbon", "signal", "gradient", "signal-area", "gradient-area", "mark", "bar", "alarm"]
@@ -102,7 +103,7 @@ class Curve:
 
     role: Role
     points: tuple[Point, ...]
-    thickness: float = 1.5
+    thickness: float = PEN
     straight: bool = False
     closed: bool = False
     block: int | None = None
@@ -128,20 +129,17 @@ def layout(drawing: NetworkDrawing, folded: bool = True) -> Iterator[Shape]:
     yield from _profile(drawing, drawing.signal, SIGNAL, "signal")
     yield from _profile(drawing, drawing.gradient, GRADIENT, "gradient")
     places, together = _places(drawing), stages(drawing) if folded else ()
-    whole = (
-        _flow(together[0].right - together[0].left if together else (end - LEFT) / drawing.length)
-        if drawing.shares_known
-        else 0.0
-    )
+    apart = together[0].right - together[0].left if together else (end - LEFT) / drawing.length
+    whole = _flow(apart) if drawing.shares_known else UNKNOWN - PEN
     for start in (LEFT - 10, end) if drawing.blocks else ():
-        yield Curve("trunk", ((start, TRUNK), (start + 10, TRUNK)), 1.5 + whole, straight=True)
+        yield Curve("trunk", ((start, TRUNK), (start + 10, TRUNK)), PEN + whole, straight=True)
     for stage in together:
         yield from stage.shapes(drawing)
     for index, (left, right, depth) in enumerate(() if together else places):
         yield from _block(drawing.blocks[index], index, left, right, depth)
     yield from _numbers(drawing, places)
     if not drawing.blocks:
-        yield Curve("trunk", ((LEFT - 10, TRUNK), (end + 10, TRUNK)), 1.5, straight=True)
+        yield Curve("trunk", ((LEFT - 10, TRUNK), (end + 10, TRUNK)), PEN, straight=True)
         for place in _along(drawing, drawing.length + 1):
             yield Curve("mark", ((place, TRUNK - 7), (place, TRUNK + 7)), 2.0, straight=True)
         yield Words((LEFT, TRUNK - 16), "no shortcut passes by these layers", role="note")
@@ -190,14 +188,14 @@ def _parted(
     """All that flows, parted: the shortcut below, if it stands `beside`, and the branch; lines of no known share."""
     (left, right), known = ends, math.isfinite(share)
     whole, middle, width = _flow(right - left) if known else 0.0, (left + right) / 2, right - left
-    part = whole * share if known else 0.0
+    part, pen = (whole * share, PEN) if known else (0.0, UNKNOWN)
     if beside:
         line = (left - 0.3, TRUNK + part / 2), (right + 0.3, TRUNK + part / 2)  # no light between neighbours
-        yield Curve("trunk", line, 1.5 + whole - part, straight=True, block=block)
+        yield Curve("trunk", line, pen + whole - part, straight=True, block=block)
     foot, top = TRUNK - (whole - part) / 2, TRUNK - crown
     rise = [(left, foot), (left + 0.26 * width, foot), (left + 0.18 * width, top), (middle, top)]
     fall = [(left + right - x, y) for x, y in reversed(rise)]
-    yield Curve("ribbon", (*rise, *fall[1:]), 1.5 + part, block=block)
+    yield Curve("ribbon", (*rise, *fall[1:]), pen + part, block=block)
 
 
 def _flow(width: float) -> float:

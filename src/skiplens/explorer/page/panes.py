@@ -203,15 +203,16 @@ def _table(drawn: Drawn) -> Component:
     rows = drawn.drawing.rows
     names = list(rows[0])
     head = html.Thead(html.Tr([html.Th(name, scope="col") for name in names]))
-    body = html.Tbody([html.Tr([html.Td(_cell(row.get(name, ""))) for name in names]) for row in rows[:MOST_ROWS]])
+    body = html.Tbody([html.Tr([_cell(row.get(name, "")) for name in names]) for row in rows[:MOST_ROWS]])
     more = f" (the first {MOST_ROWS} of {len(rows)} rows)" if len(rows) > MOST_ROWS else ""
     frame = html.Div(html.Table([head, body]), className="table", role="region", tabIndex=0, **{"aria-label": "Table"})
     link = html.A("Table as CSV", href=drawn.export(TABLE, "csv"), download="table.csv")
     return html.Div([frame, html.P([link, more], className="files")], className="rows")
 
 
-def _cell(value: Any) -> str:
-    return in_words(value) if isinstance(value, float) else str(value)
+def _cell(value: Any) -> Component:
+    words = in_words(value) if isinstance(value, float) else str(value)
+    return html.Td(words, className="long" if len(words) > 30 else None)
 
 
 def _code(numbers: str, picture: str) -> Component:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +14,7 @@ from skiplens.base.progress import Progress, track
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Switch
 from skiplens.explorer.view import Download, Drawing, Values, View
 from skiplens.explorer.views import runs_folder
-from skiplens.explorer.views.runs_folder import MARKS, Row, Run, RunsFolder, Table, load_table, load_verdicts
+from skiplens.explorer.views.runs_folder import Row, Run, RunsFolder, Table, load_table, load_verdicts, told
 from skiplens.explorer.written import notes_of, snippet
 from skiplens.papers.study import PRESETS, Item, study
 from skiplens.plots.figure import Figure, Line, Mark, Points
@@ -83,12 +82,11 @@ class RunsView(View):
             return Drawing(
                 says=f"There are no reports or studies in {given}. Write one: skiplens inspect --out {given}/mine."
             )
-        marks = {kind: name for name, kind in MARKS.items()}
-        written = [datetime.fromtimestamp((run.path / marks[run.kind]).stat().st_mtime) for run in runs]
+        written = [datetime.fromtimestamp(run.mark.stat().st_mtime) for run in runs]
         return Drawing(
             says=f"{len(runs)} runs in {given}. Choose one to open it, several to compare them.",
             rows=tuple(
-                {"run": run.label, "kind": run.kind, "written": time.strftime("%Y-%m-%d %H:%M")}
+                {"run": run.label, "verdict": told(run), "kind": run.kind, "written": f"{time:%Y-%m-%d %H:%M}"}
                 for run, time in zip(runs, written, strict=True)
             ),
         )
@@ -179,13 +177,8 @@ def _draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, f
         says = f"{' and '.join(labels)} in one picture."
     elif rows:
         says = f"The numbers of {' and '.join(labels)}."
-    return Drawing(
-        figures=figures,
-        says=says,
-        rows=tuple(rows),
-        code=snippet("readings", folders=names, kind=kind),
-        notes=notes_of("reports"),
-    )
+    code = snippet("readings", folders=names, kind=kind)
+    return Drawing(figures, says, rows=tuple(rows), code=code, notes=notes_of("reports"))
 
 
 def _draw_comparison(folder: Path) -> Drawing:
@@ -196,12 +189,8 @@ def _draw_comparison(folder: Path) -> Drawing:
         means = {name: sum(values) / len(values) if values else "–" for name, values in number["values"].items()}
         verdicts = ", ".join(str(entry["verdict"]) for entry in number["against_first"])
         rows.append({"number": number["number"], **means, "against the first": verdicts})
-    return Drawing(
-        says=str(content.get("verdict", "")),
-        rows=tuple(rows),
-        code=snippet("comparison", path=str(folder / "comparison.json")),
-        notes=tuple(map(str, content.get("notes", ()))),
-    )
+    notes, code = map(str, content.get("notes", ())), snippet("comparison", path=str(folder / "comparison.json"))
+    return Drawing(says=str(content.get("verdict", "")), rows=tuple(rows), code=code, notes=tuple(notes))
 
 
 # Studies.
@@ -260,8 +249,7 @@ def _draw_study(folder: Path, values: Values, measured: Any) -> Drawing:
     if "item" not in values:
         return Drawing(says="The study has no verdicts yet.")
     own = [row for row in rows if _item_name(row) == values["item"]]
-    counts = Counter(str(row.get("verdict")) for row in own)
-    says = f"{values['item']}: {', '.join(f'{count} {word}' for word, count in counts.items())}."
+    says = f"{values['item']}: {runs_folder.counted(own)}."
     environment = {name: str(value) for name, value in runs_folder.load_environment(folder).items()}
     facts = tuple((name, environment.pop(name)) for name in ("preset", "seed") if name in environment)
     origin = ", ".join(f"{name} {value}" for name, value in environment.items())
@@ -272,9 +260,9 @@ def _draw_study(folder: Path, values: Values, measured: Any) -> Drawing:
         return Drawing((figure,), says, facts, table.rows, code=code, notes=(origin,))
     figures, problem = measured or ((), "")
     columns = ("claim", "paper", "ours", "uncertainty", "verdict")
-    told = [{name: "" if row.get(name) is None else row[name] for name in columns} for row in own]
+    shown = [{name: "" if row.get(name) is None else row[name] for name in columns} for row in own]
     code = snippet("study", path=str(folder / "verdicts.json"), item=values["item"])
-    return Drawing(figures, says, facts, tuple(told), code=code, notes=tuple(filter(None, (problem, origin))))
+    return Drawing(figures, says, facts, tuple(shown), code=code, notes=tuple(filter(None, (problem, origin))))
 
 
 def _redraw(folder: Path, item: str, progress: Progress) -> tuple[tuple[Figure, ...], str]:
@@ -289,10 +277,8 @@ def _redraw(folder: Path, item: str, progress: Progress) -> tuple[tuple[Figure, 
     missing = sum(not path.is_file() for path in paths)
     if missing:
         return (), f"{missing} of {len(paths)} readings are not in the folder, so figures cannot be drawn again."
-    readings = [
-        runs_folder.load_reading(path) for path in track(paths, "reading what was measured", len(paths), progress)
-    ]
-    return found.figures(readings), ""
+    watched = track(paths, "reading what was measured", len(paths), progress)
+    return found.figures([runs_folder.load_reading(path) for path in watched]), ""
 
 
 def _known_item(name: str) -> Item | None:
@@ -344,16 +330,9 @@ def _chart(table: Table, values: Values) -> Figure:
             marks.append(Points(places, heights, "" if by == _NONE else f"{by} = {group}"))
         else:
             marks.append(Line(places, heights, f"{by} = {group}"))
-    return Figure(
-        "columns",
-        f"{y} against {x}",
-        f"{len(table.rows)} rows of the table{'' if by == _NONE else f', one line for each {by}'}.",
-        x,
-        y,
-        tuple(marks),
-        x_log=values["x_log"],
-        y_log=values["y_log"],
-    )
+    caption = f"{len(table.rows)} rows of the table{'' if by == _NONE else f', one line for each {by}'}."
+    scales = {name: values[name] for name in ("x_log", "y_log")}
+    return Figure("columns", f"{y} against {x}", caption, x, y, tuple(marks), **scales)
 
 
 def _drawable(along: float, up: float, values: Values) -> bool:

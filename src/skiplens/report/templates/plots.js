@@ -26,7 +26,9 @@ function colours() {
   return { ink: word("--ink"), line: word("--line"), accent: word("--accent"), panel: word("--panel"), paper: word("--paper") };
 }
 
-const figureOf = (plot) => JSON.parse(plot.nextElementSibling.textContent);
+// On a dark page the deep blue and the pale one change places.
+const inLook = (text) => (root.dataset.theme === "dark" ? text.replace(/#(0072B2|56B4E9)/g, (blue) => (blue === "#0072B2" ? "#56B4E9" : "#0072B2")) : text);
+const figureOf = (plot) => JSON.parse(inLook(plot.nextElementSibling.textContent));
 const placesOf = (figure) => (figure.blocks || []).filter(([block]) => chosen.has(block)).map(([, place]) => place);
 
 // Blocks have the numbers of the drawing on every axis; their names are where one points.
@@ -150,15 +152,14 @@ function dress(trace, ink) {
   if (trace.opacity < 0.5 && root.dataset.theme === "dark") trace.opacity = 0.6;
 }
 
-// The bar that explains colours stands above a narrow plot, so that the plot has the whole width.
+// The bar of colours stands above a narrow plot.
 function placeColourBar(trace, narrow) {
   if (!trace.colorbar) return;
   Object.assign(trace.colorbar, { thickness: 12, outlinewidth: 0 }, narrow ? { orientation: "h", x: 0.5, y: 1.02, yanchor: "bottom" } : {});
   if (narrow) trace.colorbar.title.side = "top";
 }
 
-// What became of runs that diverged stands beside their crosses, towards the middle of the plot; where several diverged
-// the words would lie over their curves, and stand above the plot alone.
+// What became of runs that diverged stands beside their crosses; where several did the words would lie over their curves.
 function labelCrosses(data) {
   const [trace, ...others] = data.filter(isCrossed);
   if (!trace || others.length) return;
@@ -178,15 +179,14 @@ function column(place, colour, framed) {
   return { type: "rect", ...ends, line, fillcolor: framed ? "rgba(0,0,0,0)" : `${colour}33` };
 }
 
-// Zooming is for the mouse; without one the numbers below each plot tell more, and 10 stops a plot would be in the way.
-// What is drawn is told by the plot's label; a picture must not hold buttons, so with tools it is a group.
+// Zooming is for the mouse; without one the numbers below each plot tell more. A picture must not hold buttons: it is a group.
 function hideToolsFromKeyboard(plot) {
   plot.setAttribute("role", "group");
   for (const inside of all(":scope > *", plot)) inside.setAttribute("aria-hidden", "true");
   for (const button of all(".modebar-btn", plot)) button.tabIndex = -1;
 }
 
-// The names of the series stand above the plot as words of the page: they wrap, and never lie over what is drawn.
+// The names of the series are words of the page above the plot: they wrap, and lie over nothing.
 const isCrossed = (trace) => trace.marker?.symbol === "x";
 
 function swatch(trace) {
@@ -212,7 +212,7 @@ function nameSeries(plot, figure) {
   plot.before(list);
 }
 
-// On a narrow page of the explorer the names stand two in a row, and the plot grows by the rows beyond two.
+// In a narrow explorer the names stand two in a row, and the plot grows by the rows beyond two.
 function makeRoomForNames(plot, figure, layout, narrow) {
   const names = figure.layout.showlegend ? figure.data.filter((trace) => trace.name && trace.showlegend !== false) : [];
   plot.dataset.tall ||= plot.clientHeight;
@@ -221,7 +221,7 @@ function makeRoomForNames(plot, figure, layout, narrow) {
   if (narrow && names.length > 2) Object.assign(layout.legend, { entrywidth: 0.48, entrywidthmode: "fraction" });
 }
 
-// Samples that are images are seen along both axes of a matrix between them; the two that one points at stand above, larger.
+// Samples that are images are seen along both axes of their matrix; the two that one points at stand above.
 const picturesOf = (figure) => (figure.data.find((trace) => trace.meta?.pictures)?.meta.pictures || []).map((source) => (source.startsWith("data:image/png;base64,") ? source : ""));
 
 function alongAxes(sources) {
