@@ -39,13 +39,11 @@ def layers_section(states: LayerStates) -> Section:
     rows, known = _rows(states), not math.isnan(spread)  # one sample differs from no other
     differ = f" and the last sees samples that differ by {in_words(spread)} (1 − cosine)" * known
     reached = [place for place in places if not states.gradients[place].isnan()]
-    which = "the first" if reached[:1] == places[:1] else f"the first that one reaches, {states.names[reached[0]]},"
-    size = in_words(float(states.gradients[reached[0]])) if reached else ""
-    first = (
-        f"Of {len(places)} calls of weights {which} gets a gradient of norm {size}"
-        if reached
-        else (f"Of {len(places)} calls of weights none gets a gradient")
-    )
+    first = f"Of {len(places)} calls of weights none gets a gradient"
+    if reached:
+        which = "the first" if reached[0] == places[0] else f"the first that one reaches, {states.names[reached[0]]},"
+        size = in_words(float(states.gradients[reached[0]]))
+        first = f"Of {len(places)} calls of weights {which} gets a gradient of norm {size}"
     return Section(
         anchor=states.kind,
         title="Layers",
