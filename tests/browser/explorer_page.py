@@ -79,8 +79,13 @@ def wait(page: Page, condition: str) -> None:
 
 
 def curve(page: Page, name: str = "energy of all paths of this length") -> list[float]:
-    """The heights of a curve of the main picture, as they are drawn."""
-    return page.evaluate(f"[...{_curve(name)}.y]")
+    """The heights of a curve of the main picture, as they are drawn; pictures come after their words, so it waits."""
+    end = time.monotonic() + PATIENCE
+    heights = f"() => {{ const curve = {_curve(name)}; return curve ? [...curve.y] : null; }}"
+    while (found := page.evaluate(heights)) is None:
+        assert time.monotonic() < end, f"in vain: {name}"
+        page.wait_for_timeout(50)
+    return found
 
 
 def wait_for_points(page: Page, count: int, name: str = "energy of all paths of this length") -> None:
@@ -89,4 +94,4 @@ def wait_for_points(page: Page, count: int, name: str = "energy of all paths of 
 
 
 def _curve(name: str) -> str:
-    return f"document.querySelector('#hero .plot').data?.find(trace => (trace.name || '') === {json.dumps(name)})"
+    return f"document.querySelector('#hero .plot')?.data?.find(trace => (trace.name || '') === {json.dumps(name)})"

@@ -71,8 +71,9 @@ class TestCurvature:
     def test_a_shared_address_restores_the_view_and_its_code_its_numbers(self, explore):
         words = "branch_depth=1&depth=5&initialisation=xavier&data=rotation&width=3"
         page = settled(explore(f"/curvature?{words}&seed=4"))  # as an address of before the landscapes was
-        assert page.url.endswith(f"?look_at=hessian&{words}&trained=100&seed=4")
-        assert page.get_by_label("Xavier").is_checked() and page.get_by_label("rotation").is_checked()
+        page.wait_for_url(f"**?look_at=hessian&{words}&trained=100&seed=4")  # written when the controls have answered
+        expect(page.get_by_label("Xavier")).to_be_checked()
+        expect(page.get_by_label("rotation")).to_be_checked()
         expect(page.get_by_label("Network depth", exact=True)).to_have_value("5")
         # Threads of the server share the work of LAPACK otherwise than this one: the smallest eigenvalue is 3e-6 of the
         # largest, and rounding is relative to the largest.
@@ -131,9 +132,9 @@ class TestJacobians:
 class TestTangent:
     def test_finite_networks_are_drawn_over_the_curves(self, explore):
         page = settled(explore("/tangent?depth=3&width=50&networks=10"))
-        wait(page, "document.querySelector('#hero .plot').data?.length === 17")
+        wait(page, "document.querySelector('#hero .plot')?.data?.length === 17")
         page.get_by_label("Draw finite networks").uncheck()
-        wait(page, "document.querySelector('#hero .plot').data?.length === 4")
+        wait(page, "document.querySelector('#hero .plot')?.data?.length === 4")
         expect(page.get_by_label("Networks drawn", exact=True)).to_be_hidden()
         assert curve(page, "ResNet") == pytest.approx(result_of(page).tolist(), rel=1e-12, abs=1e-12)
 
