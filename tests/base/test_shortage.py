@@ -31,7 +31,7 @@ def test_the_budget_is_halved_until_the_work_fits(error):
 
 def test_work_that_never_fits_is_refused_in_words():
     work = Hungry(0, CUDA)
-    with pytest.raises(TooLargeError, match=r"Memory ran out, and again with 1\.6% .* look at fewer"):
+    with pytest.raises(TooLargeError, match=r"Memory ran out, and again with 1\.6 % .* look at fewer"):
         memory_retry(work)
     assert min(work.budgets) == 1024 * LEAST
 

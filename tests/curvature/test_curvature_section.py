@@ -13,7 +13,7 @@ FULL = "the steepest direction curves that many times more than the flattest ten
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, f"The loss has condition number 8: {FULL}. It curves down in 40.0% of all directions."),
+        ({}, f"The loss has condition number 8: {FULL}. It curves down in 40 % of all directions."),
         (
             {"condition_interval": (1e13, math.inf)},
             "At least a tenth of all directions is flat to working precision; the condition number is above 10¹³.",
@@ -24,11 +24,11 @@ FULL = "the steepest direction curves that many times more than the flattest ten
         ),
         (
             {"method": "lanczos", **ENDS, "condition_interval": (6.0, 9.0), "index_interval": (0.35, 0.45)},
-            "between 6 and 9: " + FULL + ". It curves down in 35% to 45% of all directions.",
+            "between 6 and 9: " + FULL + ". It curves down in 35 % to 45 % of all directions.",
         ),
         (
             {"method": "lanczos", **ENDS, "index_interval": (0.0, 0.9), "negative_mass_error": 0.02},
-            "Of all its curvature 18.8% ± 2.0% is downward; most directions are too flat to tell up from down.",
+            "Of all its curvature 18.8 % ± 2 % is downward; most directions are too flat to tell up from down.",
         ),
         ({"largest": 0.0, "smallest": 0.0, "nodes": torch.zeros(5)}, "does not curve at all"),
     ],
@@ -48,7 +48,7 @@ def test_the_facts_have_error_bars_where_they_are_sampled():
     )
     facts = dict(curvature_section(reading).facts)
     assert facts["trace"] == "5.00 ± 0.25"
-    assert facts["index (share of directions that lead down)"] == "40.0% (95 %: from 30.0% to 50.0%)"
+    assert facts["index (share of directions that lead down)"] == "40 % (95 %: from 30 % to 50 %)"
     assert facts["condition number (|λ|max over the 10 % quantile of |λ|)"] == "8 (95 %: from 6 to infinity)"
     assert facts["largest eigenvalue"] == "4 (an eigenvalue lies within 0.01)"
     assert facts["smallest eigenvalue"] == "-1 (an eigenvalue lies within 0.02)"

@@ -7,14 +7,14 @@ from tests.sample_readings import jacobians
 def test_the_sentence_compares_weak_directions():
     """Of the branches (0.5, 0.1) and (1, 0) one value of four lies below a tenth, of the blocks none."""
     assert jacobians_sentence(jacobians()) == (
-        "Through the branches alone 25% of the directions shrink to less than a tenth; with the shortcuts it is 0%. "
+        "Through the branches alone 25 % of the directions shrink to less than a tenth; with the shortcuts it is 0 %. "
         "From input to output singular values lie between 0.5 and 2."
     )
 
 
 def test_lost_directions_are_told():
     sentence = jacobians_sentence(jacobians(network=torch.tensor([1.0, 0.0])))
-    assert "50% of the directions are lost" in sentence
+    assert "50 % of the directions are lost" in sentence
 
 
 def test_facts_and_rows_hold_the_numbers():
@@ -23,8 +23,8 @@ def test_facts_and_rows_hold_the_numbers():
     assert facts["its condition number"] == "4" and facts["Jacobians"] == "of each sample"
     first, second = section.rows
     assert first["block"] == "a" and first["median"] == "1" and first["branch alone"] == "0.1"
-    assert first["lost, branch"] == "0%" and second["lost, branch"] == "not resolved"  # by Lanczos
-    assert second["below 0.1, branch"] == "50%" and second["below 0.1"] == "0%"
+    assert first["lost, branch"] == "0 %" and second["lost, branch"] == "not resolved"  # by Lanczos
+    assert second["below 0.1, branch"] == "50 %" and second["below 0.1"] == "0 %"
     assert section.notes == ("A note.",)
 
 

@@ -34,13 +34,13 @@ def test_projections_are_noted_by_name():
 
 def test_directions_lost_by_a_projection_are_a_note():
     (found,) = DIRECTIONS([jacobians(0, 3), structure(2)])
-    assert found.severity == "note" and found.where == ("b",) and "Block b loses 30%" in found.sentence
+    assert found.severity == "note" and found.where == ("b",) and "Block b loses 30 %" in found.sentence
     assert found.remedy.parameters["blocks"] == ("b",)
 
 
 def test_directions_lost_beside_an_identity_are_a_warning():
     (found,) = DIRECTIONS([jacobians(5, 2), structure(2)])
-    assert found.severity == "warning" and "Block a loses 50%" in found.sentence and "so do b" in found.sentence
+    assert found.severity == "warning" and "Block a loses 50 %" in found.sentence and "so do b" in found.sentence
 
 
 def test_nothing_lost_nothing_said():

@@ -118,7 +118,7 @@ def test_a_lens_that_runs_out_of_memory_looks_again_in_smaller_pieces(monkeypatc
     looked_at, told = subject(), list[str]()
     report = sl.inspect(looked_at.model, looked_at.batch, progress=lambda label, done, total: told.append(label))
     assert report.problems == () and report.reading(StructureReading) is not None
-    assert "starving: out of memory, again with 25.00% of the budget" in told
+    assert "starving: out of memory, again with 25.0 % of the budget" in told
 
 
 def test_a_fault_in_one_lens_does_not_lose_what_the_others_saw(monkeypatch, tmp_path):

@@ -96,7 +96,7 @@ def test_the_drawing_has_one_cell_a_block(blocks, tmp_path):
 
 
 def test_the_sentence_says_what_was_found():
-    assert "2 residual blocks (1 identity, 1 projection); their branches hold 70% of its 10 parameters" in (
+    assert "2 residual blocks (1 identity, 1 projection); their branches hold 70 % of its 10 parameters" in (
         structure_sentence(structure())
     )
     assert "is a plain chain" in structure_sentence(structure(blocks=0))

@@ -68,7 +68,7 @@ def test_dead_units_must_be_more_than_chance():
     assert only("dead_units", dead_units=at(8, 1, 0.74)) is None
     found = only("dead_units", dead_units=at(8, 1, 0.8))
     assert found.severity == "warning" and found.threshold == pytest.approx(0.75) and found.where == ("b1",)
-    assert "80% of the 64 ReLUs of a layer in block b1 are zero on all 4 samples" in found.sentence
+    assert "80 % of the 64 ReLUs of a layer in block b1 are zero on all 4 samples" in found.sentence
     assert only("dead_units", dead_units=at(8, 1, 1.0), dead_widths=torch.full((8,), 8)) is None
 
 
@@ -80,4 +80,4 @@ def test_dead_units_of_a_dead_branch_are_told_once():
 def test_saturated_units():
     assert only("saturated_units", saturated_units=at(8, 1, 0.4)) is None
     found = only("saturated_units", saturated_units=at(8, 1, 0.9))
-    assert found.severity == "warning" and "Up to 90%" in found.sentence
+    assert found.severity == "warning" and "Up to 90 %" in found.sentence

@@ -66,5 +66,5 @@ def test_nested_and_shared_branches_hold_each_parameter_once():
     reading = look(Subject(model, Batch(noise(2, 3), torch.tensor([0, 1])), "nested"))
     assert reading.in_branches == reading.parameters == 24 and int(reading.branch_parameters.sum()) == 48
     sentence = structure_sentence(reading)
-    assert "has 2 residual blocks and 1 inside them" in sentence and "hold 100% of its 24" in sentence
-    assert "hold 100%" in structure_sentence(replace(reading, in_branches=None))
+    assert "has 2 residual blocks and 1 inside them" in sentence and "hold 100 % of its 24" in sentence
+    assert "hold 100 %" in structure_sentence(replace(reading, in_branches=None))

@@ -155,8 +155,8 @@ def memory_retry(work: Callable[[], T], told: Callable[[float], None] = lambda s
             torch.cuda.empty_cache()
         told(share)
     raise TooLargeError(
-        f"Memory ran out, and again with {LEAST:.1%} of the usual budget. Free some memory, look at fewer or smaller "
-        "samples, or move the model to a device with more."
+        f"Memory ran out, and again with {100 * LEAST:.1f} % of the usual budget. Free some memory, look at fewer or "
+        "smaller samples, or move the model to a device with more."
     )
 
 

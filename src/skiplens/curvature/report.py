@@ -12,7 +12,7 @@ from skiplens.base.errors import NotExportableError, NotReachedError
 from skiplens.base.memory import free_bytes
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words, plus_minus
+from skiplens.base.words import in_words, percent, plus_minus
 from skiplens.curvature.reading import HessianSpectrum
 from skiplens.curvature.spectrum import hessian_spectrum, parameters_by_block
 from skiplens.graph.functional import PureModel, pure_model
@@ -250,7 +250,7 @@ def curvature_sentence(reading: HessianSpectrum) -> str:
     if high - low > _TELLING:
         mass = _percent(reading.negative_mass, reading.negative_mass_error)
         return f"{first} Of all its curvature {mass} is downward; most directions are too flat to tell up from down."
-    share = f"{reading.index:.1%}" if _known(low, high) else f"{low:.0%} to {high:.0%}"
+    share = percent(reading.index) if _known(low, high) else f"{percent(low)} to {percent(high)}"
     return f"{first} It curves down in {share} of all directions."
 
 
@@ -276,7 +276,7 @@ def _condition(reading: HessianSpectrum) -> str:
 
 def _share(value: float, interval: tuple[float, float]) -> str:
     low, high = interval
-    return f"{value:.1%}" if _known(low, high) else f"{value:.1%} (95 %: from {low:.1%} to {high:.1%})"
+    return percent(value) if _known(low, high) else f"{percent(value)} (95 %: from {percent(low)} to {percent(high)})"
 
 
 def _known(low: float, high: float) -> bool:
@@ -285,7 +285,7 @@ def _known(low: float, high: float) -> bool:
 
 
 def _percent(value: float, error: float) -> str:
-    return f"{value:.1%}" if error == 0 else f"{value:.1%} ± {error:.1%}"
+    return f"{plus_minus(100 * value, 100 * error)} %"
 
 
 MANY_STEPS = 1e4  # steps of gradient descent for the slow tenth of all directions that count as many

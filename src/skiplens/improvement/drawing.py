@@ -9,7 +9,7 @@ from torch import Tensor
 
 from skiplens.base import Randomness, SkiplensError
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.words import branches, in_words
+from skiplens.base.words import branches, in_words, percent
 from skiplens.graph.lens import Subject
 from skiplens.paths.reading import PathSpectrum
 from skiplens.plots.network_drawing import BlockMark, NetworkDrawing
@@ -67,7 +67,7 @@ def _marks(
         words = [
             f"{name}: {kind} shortcut, weight layers in the branch: {depth}, parameters: {parameters:,}",
             f"shape {structure.block_shapes[index]}" if structure.block_shapes else "",
-            f"the branch is {share:.0%} of the sum" if math.isfinite(share) else "",
+            f"the branch is {percent(share)} of the sum" if math.isfinite(share) else "",
             *sizes.get(name, ()),
             f"{severity} finding" if severity else "",
         ]

@@ -160,8 +160,8 @@ def jacobians_section(reading: JacobianSpectrum) -> Section:
             ("its median singular value", in_words(whole.median)),
             ("its condition number", "infinite" if math.isinf(condition) else usual),
             ("its log-volume (sum of ln σ)", f"{whole.log_volume:.4g}"),
-            ("directions it stretches", f"{whole.above_one:.1%}"),
-            ("directions it loses (below 10⁻⁶)", f"{whole.near_zero:.1%}"),
+            ("directions it stretches", percent(whole.above_one)),
+            ("directions it loses (below 10⁻⁶)", percent(whole.near_zero)),
         ]
     return Section(
         anchor=reading.kind,
@@ -180,7 +180,7 @@ def jacobians_sentence(reading: JacobianSpectrum) -> str:
     whole = ""
     if "network" in reading.singular_values:
         ends = reading.statistics("network")
-        lost = f"; {ends.near_zero:.0%} of the directions are lost" if ends.near_zero > 0.005 else ""
+        lost = f"; {percent(ends.near_zero)} of the directions are lost" if ends.near_zero > 0.005 else ""
         least, most = in_words(ends.smallest, 2), in_words(ends.largest, 2)
         whole = f"From input to output singular values lie between {least} and {most}{lost}."
     if not reading.without_shortcut:
@@ -189,8 +189,8 @@ def jacobians_sentence(reading: JacobianSpectrum) -> str:
     alone = sum(reading.share_below(WEAK, name, without_shortcut=True) for name in names) / len(names)
     kept = sum(reading.share_below(WEAK, name) for name in names) / len(names)
     return (
-        f"Through the branches alone {alone:.0%} of the directions shrink to less than a tenth; with the shortcuts "
-        f"it is {kept:.0%}. {whole}"
+        f"Through the branches alone {percent(alone)} of the directions shrink to less than a tenth; with the "
+        f"shortcuts it is {percent(kept)}. {whole}"
     ).strip()
 
 
@@ -199,16 +199,16 @@ def _row(reading: JacobianSpectrum, name: str) -> Mapping[str, Any]:
     median = weak = lost = ""
     if name in reading.without_shortcut:
         alone = reading.statistics(name, without_shortcut=True)
-        median, weak = in_words(alone.median), f"{reading.share_below(WEAK, name, without_shortcut=True):.0%}"
+        median, weak = in_words(alone.median), percent(reading.share_below(WEAK, name, without_shortcut=True))
         # Lanczos smears lost directions out and cannot count them.
-        lost = "not resolved" if method == "lanczos" else f"{alone.near_zero:.0%}"
+        lost = "not resolved" if method == "lanczos" else percent(alone.near_zero)
     return {
         "block": name,
         "median": in_words(own.median),
         "branch alone": median,
-        "below 0.1": f"{reading.share_below(WEAK, name):.0%}",
+        "below 0.1": percent(reading.share_below(WEAK, name)),
         "below 0.1, branch": weak,
-        "above 1": f"{own.above_one:.0%}",
+        "above 1": percent(own.above_one),
         "largest": in_words(own.largest),
         "lost, branch": lost,
         "found by": method,
@@ -258,7 +258,7 @@ def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -
     yield Finding(
         rule="lost_directions",
         severity=severity,
-        sentence=f"Block {worst} loses {shares[worst]:.0%} of the directions of its signal (singular values below "
+        sentence=f"Block {worst} loses {percent(shares[worst])} of the directions of its signal (singular values below "
         f"{in_words(FLOOR)}){f'; so do {listed(others)}' if others else ''}.",
         number=shares[worst],
         threshold=LOST,

@@ -17,7 +17,7 @@ from skiplens.base.identity import fingerprint
 from skiplens.base.preserve_state import preserve_random_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, percent
 from skiplens.graph.batch import Batch, take
 from skiplens.graph.inputs import require_module
 from skiplens.graph.loss import Loss, loss_rule
@@ -263,8 +263,8 @@ def _batches(models: Mapping[str, Any], data: Any, samples: int) -> dict[str, Ba
 METHOD = (
     "Each number is the mean ± standard deviation over draws of the weights. Each model is tested against the first: "
     "Welch's t-test, or Student's prediction interval where one of the two has a single draw; factors, eigenvalues and "
-    f"condition numbers on a logarithmic scale. A verdict holds at {LEVEL:.0%} after Holm's correction for all numbers "
-    "of this page, and p-values are those after it."
+    f"condition numbers on a logarithmic scale. A verdict holds at {percent(LEVEL)} after Holm's correction for all "
+    "numbers of this page, and p-values are those after it."
 )
 
 

@@ -438,7 +438,7 @@ def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progre
     """The reading; where memory runs out it is taken again in smaller pieces."""
 
     def told(share: float) -> None:
-        progress(f"{lens.name}: out of memory, again with {share:.2%} of the budget", 0, 1)
+        progress(f"{lens.name}: out of memory, again with {100 * share:.1f} % of the budget", 0, 1)
 
     give_back()
     context, size = copy_context(), sum(parameter.nbytes for parameter in subject.model.parameters())

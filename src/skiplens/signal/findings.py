@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from skiplens.base.words import in_words, times
+from skiplens.base.words import in_words, percent, times
 from skiplens.edits.remedies import code_of
 from skiplens.kernels.finite_width import advice
 from skiplens.plots.section import Scale
@@ -276,8 +276,8 @@ def judge_units(reading: SignalReading) -> Iterator[Finding]:
         shut,
         rule="dead_units",
         severity="note" if reading.fresh_norms else "warning",
-        sentence=f"{shares[worst]:.0%} of the {widths[worst]} ReLUs of a layer in block {reading.block_names[worst]} "
-        f"are zero on all {reading.samples} samples{also}.",
+        sentence=f"{percent(shares[worst])} of the {widths[worst]} ReLUs of a layer in block "
+        f"{reading.block_names[worst]} are zero on all {reading.samples} samples{also}.",
         number=shares[worst],
         threshold=MOSTLY + SURPRISE / 2 / widths[worst] ** 0.5,
     )
@@ -294,7 +294,7 @@ def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
         flat,
         rule="saturated_units",
         severity="warning",
-        sentence=f"Up to {share:.0%} of the tanh or sigmoid units of a layer are saturated on all samples in "
+        sentence=f"Up to {percent(share)} of the tanh or sigmoid units of a layer are saturated on all samples in "
         f"{listed(_names(reading, flat))}.",
         number=share,
         threshold=MOSTLY,

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from skiplens.base.words import in_words, times
+from skiplens.base.words import in_words, percent, times
 from skiplens.edits.remedies import code_of
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed
 from skiplens.signal.findings import LEAST_BLOCKS, MOSTLY, SURPRISE, WORDS, allowed_growth
@@ -60,7 +60,7 @@ def judge_dead(states: LayerStates) -> Iterator[Finding]:
     if not found or (states.joins and not cut):
         return
     worst = max(found, key=lambda place: shut[place])
-    share = "every unit" if shut[worst] == 1 else f"{shut[worst]:.0%} of the {units[worst]} units"
+    share = "every unit" if shut[worst] == 1 else f"{percent(shut[worst])} of the {units[worst]} units"
     what = "at" if states.kinds[worst] == "activation" else "before"
     sentence = f"Most units are shut: {share} {what} {states.names[worst]} is zero on all {states.samples} samples" + (
         ", so nothing before it gets a gradient." if cut else "."
@@ -74,7 +74,9 @@ def judge_saturation(states: LayerStates) -> Iterator[Finding]:
     found = [i for i, kind in enumerate(states.types) if kind in SATURATING and float(states.shut[i]) > MOSTLY]
     if found and not states.joins:  # in branches the rules of blocks tell it
         share, names = float(states.shut[found].max()), _names(states, found)
-        sentence = f"Up to {share:.0%} of the values of {listed(names)} are saturated: under 1 % of the largest slope."
+        sentence = (
+            f"Up to {percent(share)} of the values of {listed(names)} are saturated: under 1 % of the full slope."
+        )
         yield _finding("saturated_layers", "warning", sentence, (share, MOSTLY), names)
 
 

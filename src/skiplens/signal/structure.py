@@ -220,7 +220,7 @@ def structure_sentence(reading: StructureReading) -> str:
         return (
             f"{reading.model} has {count} residual block{'s' * (count > 1)}"
             f"{f' and {inside} inside them' * bool(inside)} ({_counted(reading.shortcuts)}); "
-            f"their branches hold {share:.0%} of its {reading.parameters:,} parameters."
+            f"their branches hold {100 * share:.0f} % of its {reading.parameters:,} parameters."
         )
     if reading.dense_joins:
         places = f"{len(reading.dense_joins)} place{'s' * (len(reading.dense_joins) > 1)}"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from skiplens.base import InvalidInputError, Progress, Randomness, SkiplensError, silent
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, percent
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import PureModel, output_shape, pure_model
 from skiplens.graph.inputs import samples_of
@@ -215,7 +215,7 @@ def tangent_section(reading: TangentReading) -> Section:
         ("mean of the diagonal", in_words(float(diagonal.mean())) + error),
         (
             "spread of the diagonal",
-            f"{float(diagonal.std() / diagonal.mean()):.0%} of its mean" if several else "not known",
+            f"{percent(float(diagonal.std() / diagonal.mean()))} of its mean" if several else "not known",
         ),
         ("alignment with the classes", "no pairs to compare" if alignment is None else f"{alignment:.3f}"),
     ]
@@ -229,9 +229,8 @@ def tangent_section(reading: TangentReading) -> Section:
         facts.append(("distance from the infinite-width kernel (correlations)", f"{reading.limit_distance:.3f}"))
     if not math.isnan(reading.module_limit_deviation):
         of = f", {len(reading.module_limit)} samples" if len(reading.module_limit) < len(reading.kernel) else ""
-        facts.append(
-            ("this model at infinite width", f"{reading.module_limit_deviation:.0%} away (norm of the kernel{of})")
-        )
+        away = f"{percent(reading.module_limit_deviation)} away (norm of the kernel{of})"
+        facts.append(("this model at infinite width", away))
     if reading.no_limit:
         facts.append(("this model at infinite width", f"no limit beside it: {reading.no_limit}"))
     if len(reading.limit_maps):

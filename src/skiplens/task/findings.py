@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, percent
 from skiplens.edits.remedies import code_of
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, rule_words
 from skiplens.task.measure import COMMON, FEW, LARGE, SMALL
@@ -71,7 +71,7 @@ def judge_inputs(reading: TaskReading) -> Iterator[Finding]:
     if reading.change > INSENSITIVE and not _constant(reading):
         words, numbers = f"they reach the first weights with size {in_words(size)} instead of 1", (size, LARGE)
         if size <= LARGE:
-            words, numbers = f"{common:.2%} of their power is in what they have in common", (common, COMMON)
+            words, numbers = f"{percent(common)} of their power is in what they have in common", (common, COMMON)
         numbers = (size, SMALL) if size < SMALL else numbers
         sentence = (
             f"The inputs are not standardised: from {in_words(reading.low)} to {in_words(reading.high)}, mean "
@@ -99,9 +99,8 @@ def judge_targets(reading: TaskReading) -> Iterator[Finding]:
     common = 1 - reading.guess / size**2 if size else 0.0
     if size > LARGE_TARGETS or common > COMMON:
         sentence = (
-            f"The targets have size {in_words(size)} and {common:.2%} of their power in their mean: outputs, which "
-            f"start "
-            "near zero, have a long way to go."
+            f"The targets have size {in_words(size)} and {percent(common)} of their power in their mean: outputs, "
+            "which start near zero, have a long way to go."
         )
         numbers = (size, LARGE_TARGETS) if size > LARGE_TARGETS else (common, COMMON)
         code = "targets = (targets - targets.mean(0)) / targets.std(0)"

@@ -92,4 +92,4 @@ def test_the_cost_is_told():
     figure = figures_of(reading())[-1]
     (bars,) = figure.marks
     assert bars.labels == ("depth", "curvature", "shared") and bars.y == (2.0, 4.0, 1.0)
-    assert "7 s beside 70 s of the run itself (10.0%; asked for: at most 10.0%)" in figure.caption
+    assert "7 s beside 70 s of the run itself (10 %; asked for: at most 10 %)" in figure.caption

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from skiplens import data, zoo
 from skiplens.base import NotResidualError, Progress
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, percent
 from skiplens.edits.initialisation import scale_branch_ends
 from skiplens.explorer.control import Choice, Control
 from skiplens.explorer.view import Drawing, Values, View
@@ -284,7 +284,7 @@ def _draw_network(values: Values, measured: ScaledSpectrum | None) -> Drawing:
             ("mean depth, branches", f"{scaled.mean_depth:.2f} of {scaled.blocks}"),
             ("before scaling", f"{plain.mean_depth:.2f}"),
             ("peak", str(scaled.peak_depth)),
-            *((f"distance, {law.name}", f"{law.distance(scaled):.0%}") for law in predictions),
+            *((f"distance, {law.name}", percent(law.distance(scaled))) for law in predictions),
             ("nearest law of all", scaled.law.replace("_", " ") or "none"),
         ),
         code=code,

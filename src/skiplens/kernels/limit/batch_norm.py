@@ -149,7 +149,7 @@ class Normalised(Several):
             scatter = ((square - total**2).clamp_min(0).max() / (_ROUNDS - 1)).sqrt()
             error = max(error, float(scatter / (size.abs().max() + torch.finfo(size.dtype).tiny)))
         if not error <= LARGEST_ERROR:
-            raise InvalidInputError(f"drawn channels do not tell its kernel: it would be wrong by about {error:.0%}")
+            raise InvalidInputError(f"drawn channels do not tell its kernel: wrong by about {100 * error:.0f} %")
         means = limit.mean[0] + mean.unsqueeze(1), limit.mean[1] + mean.unsqueeze(0)
         return replace(limit, second=tuple(found), tangent=tangent, mean=means), error
 

@@ -56,7 +56,7 @@ def drawn(covariance: Float[Tensor, "pairs variables variables"], one: Side, oth
     scattered = zip((each[0], each[3]), sizes, strict=True)
     error = max(float(part.std(dim=0).max() / (size.max() + tiny)) for part, size in scattered) / NETS**0.5
     if not error <= LARGEST_ERROR:
-        raise InvalidInputError(f"points do not tell its kernel: it would be wrong by about {error:.0%}")
+        raise InvalidInputError(f"points do not tell its kernel: it would be wrong by about {100 * error:.0f} %")
     return Drawn(second, (left, right), slopes, error)
 
 

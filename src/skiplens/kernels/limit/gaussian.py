@@ -123,7 +123,7 @@ def expanded(
     error = max(part.error for part in parts)
     if not error <= LARGEST_ERROR:
         raise InvalidInputError(
-            f"the nonlinearity before it bends too sharply: about {error:.0%} of its kernel would be wrong"
+            f"the nonlinearity before it bends too sharply: about {100 * error:.0f} % of its kernel would be wrong"
         )
     bent = products(rho, (rows.bends, left.sqrt()), (columns.bends, right.sqrt()))
     cross, slopes = (part + _mehler(rho, rows, columns, order) for order, part in enumerate(bent))

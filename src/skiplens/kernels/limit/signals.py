@@ -321,7 +321,7 @@ class Several:
         if not error <= LARGEST_ERROR:
             raise InvalidInputError(
                 f"behind a sum or gate batch norm needs many directions, not about {1 / self.rough:.0f}: it would be "
-                f"wrong by about {error:.0%}; take a larger example, or evaluation mode"
+                f"wrong by about {100 * error:.0f} %; take a larger example, or evaluation mode"
             )
         if found.same:
             found.itself(found.second[0]).copy_(found.variances[0].squeeze(1))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from skiplens.base.words import branches, in_words
+from skiplens.base.words import branches, in_words, percent
 from skiplens.plots.figure import PALETTE, Band, Bars, Figure, Line, Mark, Reference, drawn, numbers
 from skiplens.plots.network_drawing import BlockMark, NetworkDrawing
 from skiplens.plots.section import ReadingView, Section, provenance_of
@@ -98,7 +98,7 @@ def cost_of_looking(reading: MonitorReading) -> Figure | None:
     seconds = {name: float(spent.nansum()) for name, spent in reading.costs.items()}
     caption = (
         f"Looking took {in_words(reading.own_seconds, 2)} s beside {in_words(reading.run_seconds)} s of the run itself "
-        f"({reading.overhead:.1%}; asked for: at most {reading.share:.1%})."
+        f"({percent(reading.overhead)}; asked for: at most {percent(reading.share)})."
     )
     bars = Bars(
         (*(name.replace("_", " ") for name in seconds), "shared"), numbers([*seconds.values(), reading.shared_seconds])
