@@ -28,7 +28,7 @@ FULL = "the steepest direction curves that many times more than the flattest ten
         ),
         (
             {"method": "lanczos", **ENDS, "index_interval": (0.0, 0.9), "negative_mass_error": 0.02},
-            "Of all its curvature 18.8 % ± 2 % is downward; most directions are too flat to tell up from down.",
+            "Of all its curvature 18.8 ± 2.0 % is downward; most directions are too flat to tell up from down.",
         ),
         ({"largest": 0.0, "smallest": 0.0, "nodes": torch.zeros(5)}, "does not curve at all"),
     ],
