@@ -1,5 +1,4 @@
 import json
-from dataclasses import dataclass
 from typing import Literal
 
 import pytest
@@ -8,7 +7,6 @@ from skiplens.base.errors import SettingsError
 from skiplens.base.settings import Settings, option
 
 
-@dataclass(frozen=True)
 class Inner(Settings):
     learning_rate: float = option(0.1, "step size")
 
@@ -16,7 +14,6 @@ class Inner(Settings):
 PLAIN = Inner()
 
 
-@dataclass(frozen=True)
 class Probe(Settings):
     depth: int = option(10, "residual blocks")
     branch_scale: float = option(1.0, "scale of each matrix of a branch (alpha)")
@@ -56,11 +53,9 @@ def test_some_keys_are_frozen():
 
 
 def test_a_new_option_with_a_default_leaves_old_keys_alone():
-    @dataclass(frozen=True)
     class Old(Settings):
         depth: int = option(10, "blocks")
 
-    @dataclass(frozen=True)
     class New(Settings):
         width: int = option(5, "units")
         depth: int = option(10, "blocks")

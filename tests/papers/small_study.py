@@ -1,7 +1,6 @@
 """A study of nothing, to test what all studies share; its settings and measure are importable."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -14,7 +13,6 @@ from skiplens.sweeps.run import Run
 from skiplens.sweeps.sweep import grid
 
 
-@dataclass(frozen=True)
 class Coin(Settings):
     """Throws of a coin."""
 

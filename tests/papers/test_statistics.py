@@ -1,7 +1,6 @@
 """Repeated runs, their readings, intervals and verdicts."""
 
 import math
-from dataclasses import dataclass
 
 import pytest
 import scipy.stats
@@ -190,7 +189,6 @@ def test_slopes_are_those_of_lines():
     assert slope(x, y).tolist() == pytest.approx([2.0, -1.0])
 
 
-@dataclass(frozen=True)
 class Probe(ReplicateSettings):
     depth: int = option(1, "layers")
 

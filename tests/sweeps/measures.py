@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -14,7 +13,6 @@ from skiplens.sweeps.sweep import grid
 from tests.training import killed_run
 
 
-@dataclass(frozen=True)
 class Probe(Settings):
     """A few random numbers after a while."""
 

@@ -7,7 +7,6 @@ from skiplens.base.settings import option
 from skiplens.zoo.entry import NetworkOptions
 
 
-@dataclass(frozen=True)
 class Example(NetworkOptions):
     depth: int = option(2, "layers", minimum=1)
     widths: tuple[int, ...] = option((3, 4), "units", minimum=1)

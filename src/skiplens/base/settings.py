@@ -18,20 +18,24 @@ def option(default: Any, help: str, **metadata: Any) -> Any:
     return field(default=default, metadata={"help": help, **metadata})
 
 
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(field,))
 @dataclass(frozen=True)
 class Settings:
-    """Base of all settings: subclass it as a frozen dataclass whose fields all have defaults.
+    """Base of all settings: a subclass is a frozen dataclass without saying so, and all its fields have defaults.
 
     The key of a run is a hash of the class name and of the values that differ from their defaults, so a new option
     with a default leaves old keys as they are. (For the same reason a default must never be changed: add an option.)
 
     Examples:
-        >>> @dataclass(frozen=True)
-        ... class Probe(Settings):
+        >>> class Probe(Settings):
         ...     depth: int = option(10, "residual blocks")
         >>> Probe.from_flags(["--depth=3"]).difference()
         {'depth': 3}
     """
+
+    def __init_subclass__(cls, **words: Any) -> None:
+        super().__init_subclass__(**words)
+        dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:
         """Bring every value to its declared type, or refuse it by name."""

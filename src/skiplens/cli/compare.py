@@ -1,7 +1,6 @@
 """`skiplens compare`: several models side by side."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 NO_WEIGHTS = "none"
 
 
-@dataclass(frozen=True)
 class CompareSettings(DataSettings):
     """How to compare."""
 

@@ -5,7 +5,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -23,7 +23,6 @@ DATA_HELP = (
 )
 
 
-@dataclass(frozen=True)
 class DataSettings(Settings):
     """The data of a command, and how it is read."""
 
@@ -32,7 +31,6 @@ class DataSettings(Settings):
     tokenizer: str | None = option(None, "A folder with the tokenizer of a text.")
 
 
-@dataclass(frozen=True)
 class ModelSettings(DataSettings):
     """The model of a command, and its data."""
 

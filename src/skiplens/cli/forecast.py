@@ -1,7 +1,6 @@
 """`skiplens forecast` and `skiplens rank`: will it train, and which of these trains best?"""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,6 @@ from skiplens.cli import console
 from skiplens.cli.flags import LOSS_HELP, DataSettings, ModelSettings, with_settings
 
 
-@dataclass(frozen=True)
 class ForecastSettings(DataSettings):
     """What training is forecast."""
 
@@ -33,7 +31,6 @@ class ForecastSettings(DataSettings):
         return {"loss": loss_named(self.loss), "optimizer": optimizer, **named}
 
 
-@dataclass(frozen=True)
 class OneForecastSettings(ForecastSettings, ModelSettings):
     """One model, and what training of it is forecast."""
 

@@ -1,6 +1,5 @@
 """`skiplens improve`: a network that trains better, the smallest change that does it, and the proof."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +12,6 @@ from skiplens.cli.flags import with_settings
 from skiplens.cli.forecast import OneForecastSettings
 
 
-@dataclass(frozen=True)
 class ImproveSettings(OneForecastSettings):
     """One model, the training that is to get better, and what may be changed for it."""
 

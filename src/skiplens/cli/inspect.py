@@ -1,6 +1,5 @@
 """`skiplens inspect`: look at a model, write the page."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +24,6 @@ class FailOn(StrEnum):
     critical = "critical"
 
 
-@dataclass(frozen=True)
 class InspectSettings(ModelSettings):
     """What to look at, and how."""
 

@@ -25,7 +25,6 @@ from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 Normalisation = Literal["auto", "filter", "none"]
 
 
-@dataclass(frozen=True)
 class LandscapeOptions(Settings):
     """Options of `loss_landscape`; see there."""
 

@@ -28,7 +28,6 @@ from skiplens.linalg.trace import Moments, root_estimate, scatter_estimate, trac
 Method = Literal["auto", "exact", "lanczos"]
 
 
-@dataclass(frozen=True)
 class SpectrumOptions(Settings):
     """Options of `hessian_spectrum`; see there."""
 

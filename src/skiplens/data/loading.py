@@ -29,7 +29,6 @@ from skiplens.graph.batch import Batch, take
 _MEASURED_IMAGES = 1024
 
 
-@dataclass(frozen=True)
 class LoadOptions(Settings):
     """How images become batches."""
 

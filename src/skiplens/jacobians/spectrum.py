@@ -89,7 +89,6 @@ def jacobian_spectrum(  # noqa: PLR0913 - options by keyword
     return spectrum_of_model(model, inputs, blocks, options, options.effort(coupling, method), progress)
 
 
-@dataclass(frozen=True)
 class JacobianOptions(Settings):
     """Options of `jacobian_spectrum`; see there."""
 

@@ -171,7 +171,6 @@ def exponent(x: Sequence[float | int], y: Tensor) -> Tensor:
     return slope([math.log(place) for place in x], y.log())
 
 
-@dataclass(frozen=True)
 class ReplicateSettings(Settings):
     """Settings of a run that is repeated; subclasses add what is measured."""
 

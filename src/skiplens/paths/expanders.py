@@ -25,7 +25,6 @@ from skiplens.paths.step import padded
 Of = Literal["signal", "jacobian", "gradient"]
 
 
-@dataclass(frozen=True)
 class PathOptions(Settings):
     """Options of `path_spectrum`."""
 

@@ -38,7 +38,6 @@ SAME_TRAINING = "The change is one of how the network is looked at; it trains al
 INTERRUPTED = "Interrupted from the keyboard before its race was over."
 
 
-@dataclass(frozen=True)
 class RaceOptions(Settings):
     """Everything that decides the numbers of a verification besides the model and the data."""
 

@@ -38,7 +38,6 @@ class TileOptions:
     gpus: int = 0
 
 
-@dataclass(frozen=True)
 class Tile(Settings):
     """One tile of a Gram matrix: what a worker is told."""
 

@@ -162,8 +162,7 @@ def grid(base: S, **axes: Iterable[Any]) -> tuple[S, ...]:
 
     Examples:
         >>> from skiplens.base.settings import Settings, option
-        >>> @dataclasses.dataclass(frozen=True)
-        ... class Probe(Settings):
+        >>> class Probe(Settings):
         ...     depth: int = option(1, "residual blocks")
         ...     seed: int = option(0, "names every draw")
         >>> [(probe.depth, probe.seed) for probe in grid(Probe(), depth=(5, 10), seed=range(2))]

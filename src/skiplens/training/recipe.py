@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from torch import nn, optim
@@ -10,7 +9,6 @@ from torch import nn, optim
 from skiplens.base import InvalidInputError, Settings, SettingsError, option
 
 
-@dataclass(frozen=True)
 class Recipe(Settings):
     """Everything that decides the numbers of a training run besides the model and the data.
 

@@ -1,7 +1,6 @@
 """Networks for 28×28 digits: the one that Skiplens looks at when no model is given, and MacDonald et al.'s four."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -15,7 +14,6 @@ from skiplens.zoo.skips import IsometricPool, PaddedAveragePool
 from skiplens.zoo.weight_laws import fill_weights_, he_weights, uniform_biases_over_inputs, uniform_over_inputs
 
 
-@dataclass(frozen=True)
 class DigitsResNetOptions(NetworkOptions):
     """Options of `digits_resnet`."""
 
@@ -45,7 +43,6 @@ ENTRIES = (Entry("digits_resnet", _DIGITS, "skiplens", DigitsResNetOptions, digi
 Skip = Literal["none", "projection", "average_pool", "isometric_pool"]
 
 
-@dataclass(frozen=True)
 class MnistConvOptions(NetworkOptions):
     """The MNIST networks have no options: their layers are those of the authors' public script."""
 

@@ -10,7 +10,6 @@ from torch import nn
 from skiplens.base import Randomness, Settings, SettingsError
 
 
-@dataclass(frozen=True)
 class NetworkOptions(Settings):
     """Base of the options of a network; a field says its lower limit with `option(..., minimum=1)`."""
 

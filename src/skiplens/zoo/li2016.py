@@ -5,7 +5,6 @@ No biases, no read-out; samples are rows here and columns in the paper.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor, nn
@@ -27,7 +26,6 @@ LAWS: dict[str, Law] = {
 }
 
 
-@dataclass(frozen=True)
 class SquareOptions(NetworkOptions):
     """Options of all networks of this paper."""
 
@@ -38,7 +36,6 @@ class SquareOptions(NetworkOptions):
         return (self.width,)
 
 
-@dataclass(frozen=True)
 class ShortcutLinearOptions(SquareOptions):
     """Options of `shortcut_linear`."""
 
@@ -47,7 +44,6 @@ class ShortcutLinearOptions(SquareOptions):
     initialisation: Start = option("near_zero", "law of the weights; near_zero is 0.01 times xavier")
 
 
-@dataclass(frozen=True)
 class ShortcutNetworkOptions(ShortcutLinearOptions):
     """Options of `shortcut_network`."""
 
@@ -57,7 +53,6 @@ class ShortcutNetworkOptions(ShortcutLinearOptions):
     bias: bool = option(False, "a bias after the first matrix of each branch, as in the paper's theorem 1")
 
 
-@dataclass(frozen=True)
 class PlainNetworkOptions(SquareOptions):
     """Options of `plain_network`."""
 

@@ -5,7 +5,6 @@ factor lambda_l / sigma_l before each R(…), layer 1 included. A linear layer's
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -21,7 +20,6 @@ Spread = Literal["deviation", "variance"]
 Branch = Literal["relu", "two_layer", "linear"]
 
 
-@dataclass(frozen=True)
 class EnsembleResNetOptions(NetworkOptions):
     """Options of `ensemble_resnet`; the defaults are those of the paper's figure 1(e), on 50 Gaussians."""
 

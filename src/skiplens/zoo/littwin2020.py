@@ -7,7 +7,6 @@ lies between (names that start with `blocks.`) is what the paper trains. A layer
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import cast
 
@@ -21,7 +20,6 @@ from skiplens.zoo.skips import Truncation
 from skiplens.zoo.weight_laws import fill_weights_, standard_normal
 
 
-@dataclass(frozen=True)
 class TangentOptions(NetworkOptions):
     """Options of `tangent_vanilla`, and those that all networks of this paper have."""
 
@@ -34,7 +32,6 @@ class TangentOptions(NetworkOptions):
         return (self.input_features,)
 
 
-@dataclass(frozen=True)
 class TangentDenseNetOptions(TangentOptions):
     """Options of `tangent_densenet`."""
 
@@ -56,7 +53,6 @@ class TangentDenseNetOptions(TangentOptions):
         return [self.width - self.shrink * layer for layer in range(self.depth + 1)]
 
 
-@dataclass(frozen=True)
 class TangentResNetOptions(TangentDenseNetOptions):
     """Options of `tangent_resnet`."""
 

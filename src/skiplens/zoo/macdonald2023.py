@@ -22,7 +22,6 @@ from skiplens.zoo.skips import Truncation
 from skiplens.zoo.weight_laws import fill_weights_, standard_normal
 
 
-@dataclass(frozen=True)
 class NormalisedResNetOptions(NetworkOptions):
     """Options of `normalised_resnet`; the defaults are the paper-sized network on 28×28 digits."""
 
@@ -48,7 +47,6 @@ class NormalisedResNetOptions(NetworkOptions):
         return (self.widths[0],)
 
 
-@dataclass(frozen=True)
 class GuaranteedResNetOptions(NormalisedResNetOptions):
     """Options of `guaranteed_resnet`."""
 

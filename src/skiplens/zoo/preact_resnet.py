@@ -7,7 +7,6 @@ the same weights, whatever their shortcuts.
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -20,7 +19,6 @@ from skiplens.zoo.skips import IsometricPool, PaddedAveragePool, StridedZeroPad
 from skiplens.zoo.weight_laws import fill_weights_, he_over_outputs, uniform_biases_over_inputs, uniform_over_inputs
 
 
-@dataclass(frozen=True)
 class PreactResNetOptions(NetworkOptions):
     """Options of the pre-activation ResNet-18 and ResNet-50."""
 
@@ -133,7 +131,6 @@ ENTRIES = tuple(
 )
 
 
-@dataclass(frozen=True)
 class CifarResNetOptions(NetworkOptions):
     """Options of `preact_resnet`."""
 

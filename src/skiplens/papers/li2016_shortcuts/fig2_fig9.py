@@ -25,7 +25,6 @@ from skiplens.training.batched.side_by_side import train_side_by_side
 _NORM_DEPTHS = (20, 32, 44, 56, 110)
 
 
-@dataclass(frozen=True)
 class ShortcutTraining(statistics.ReplicateSettings):
     """A pre-activation ResNet trained on CIFAR-10; the defaults are those of figure 9."""
 

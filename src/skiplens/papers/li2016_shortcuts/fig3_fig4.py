@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -24,7 +23,6 @@ CLAIM_EPOCHS = (50, 100, 200, 500, 1000)  # at which norms are compared
 EXPONENT = Band(-0.5, -0.3)  # of the final norm in the depth; theorem 1's network has -1/2
 
 
-@dataclass(frozen=True)
 class NormHistory(statistics.ReplicateSettings):
     """Norms of many 2-shortcut networks of one depth, trained as one program."""
 
@@ -160,7 +158,6 @@ _FIG3 = (
 FAMILY_NAMES: tuple[FamilyName, ...] = ("xavier", "orthogonal", "1-shortcut", "2-shortcut")
 
 
-@dataclass(frozen=True)
 class InitialSpectrum(statistics.ReplicateSettings):
     """The Hessian's spectrum of a linear network at its initial weights."""
 

@@ -21,7 +21,6 @@ from skiplens.sweeps.run import Run
 from skiplens.training.batched import BatchedPlan, ManyRuns, Units, train_linear_networks
 
 
-@dataclass(frozen=True)
 class Training(statistics.ReplicateSettings):
     """Gradient descent of a linear network on all digits."""
 
@@ -32,14 +31,12 @@ class Training(statistics.ReplicateSettings):
     source: Source = option("mnist", "digits: the embedded ones or all of MNIST")
 
 
-@dataclass(frozen=True)
 class SpectraAtLosses(Training):
     """The Hessian's spectrum where the loss first falls to given values."""
 
     losses: tuple[float, ...] = option((), "losses at which the spectrum is taken, descending")
 
 
-@dataclass(frozen=True)
 class Descent(Training):
     """Loss, gradient and index in the first epochs."""
 

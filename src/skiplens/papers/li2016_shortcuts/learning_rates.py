@@ -1,7 +1,7 @@
 """The runs of figures 7 and 8: networks of one family and depth, each start trained with every rate of a grid."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from skiplens.training.batched.chains import Units, network_maps, train_linear_n
 from skiplens.training.batched.plan import BatchedPlan, drawn_starts
 
 
-@dataclass(frozen=True)
 class RateGrid(Settings):
     """Networks of one family and depth, each start trained with every learning rate; one run is one program."""
 
@@ -38,12 +37,10 @@ class RateGrid(Settings):
         return [stream.child(network) for network in range(self.networks)]
 
 
-@dataclass(frozen=True)
 class LinearGrid(RateGrid):
     """Linear networks (figure 7)."""
 
 
-@dataclass(frozen=True)
 class RectifiedGrid(RateGrid):
     """Networks with a ReLU in the middle of every pair of matrices (figure 8)."""
 

@@ -1,7 +1,6 @@
 """Theorem 1: an explicit network with small weights maps every sample to its label, the smaller the deeper it is."""
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -19,7 +18,6 @@ from skiplens.plots.figure import INK, Figure, Line, numbers
 from skiplens.sweeps.run import Run
 
 
-@dataclass(frozen=True)
 class Points(statistics.ReplicateSettings):
     """Random unit vectors, and a different standard basis vector as the label of each."""
 
@@ -27,21 +25,18 @@ class Points(statistics.ReplicateSettings):
     width: int = option(10, "features (d)")
 
 
-@dataclass(frozen=True)
 class Construction(Points):
     """The network of theorem 1 with a given number of units."""
 
     units: int = option(125, "residual units (R)")
 
 
-@dataclass(frozen=True)
 class OneStep(Points):
     """A single unit of lemma 1 that moves one of several points."""
 
     distance: float = option(0.1, "how far the point moves")
 
 
-@dataclass(frozen=True)
 class SharedLabels(Points):
     """Twice as many samples as labels, fitted nearly."""
 

@@ -1,7 +1,6 @@
 """Theorem 2: what the Hessian at zero weights looks like, for one, two and three matrices a unit."""
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -29,7 +28,6 @@ from skiplens.sweeps.run import Run
 from skiplens.zoo.weight_laws import xavier_weights
 
 
-@dataclass(frozen=True)
 class RandomData(statistics.ReplicateSettings):
     """Gaussian inputs with random labels, and the network that sees them."""
 
@@ -39,7 +37,6 @@ class RandomData(statistics.ReplicateSettings):
     samples: int = option(20, "samples (m)")
 
 
-@dataclass(frozen=True)
 class Structure(RandomData):
     """The Hessian at zero by automatic differentiation, beside the printed one."""
 
@@ -48,22 +45,18 @@ class Structure(RandomData):
     )
 
 
-@dataclass(frozen=True)
 class Picture(RandomData):
     """The Hessian at zero itself, to be seen."""
 
 
-@dataclass(frozen=True)
 class Derivatives(RandomData):
     """Derivatives of the loss at zero along a random direction."""
 
 
-@dataclass(frozen=True)
 class Biased(RandomData):
     """The network of theorem 1, with biases."""
 
 
-@dataclass(frozen=True)
 class DigitSpectrum(statistics.ReplicateSettings):
     """The spectrum at zero of a linear network on digits whose principal components have random signs."""
 
@@ -72,7 +65,6 @@ class DigitSpectrum(statistics.ReplicateSettings):
     source: Source = option("mnist", "digits: the embedded ones or all of MNIST")
 
 
-@dataclass(frozen=True)
 class NearZero(statistics.ReplicateSettings):
     """The true spectrum beside zero of a 2-shortcut network with ReLU between its matrices."""
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -30,7 +30,6 @@ CLASSES = 10
 _CENTRAL = "As training goes on the ensemble becomes deeper and deeper"
 
 
-@dataclass(frozen=True)
 class Images(statistics.ReplicateSettings):
     """Training on images, with the path spectrum of the logits (depth_during_training)."""
 

@@ -1,7 +1,6 @@
 """Figures 1(a-c): the path weights ε_r (equation 16) for three depth ratios, checked against sums of whole numbers."""
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
@@ -21,7 +20,6 @@ ROUNDING = 1e-12  # of closed forms against sums of whole numbers
 NARROW = 0.2  # a band of lengths is called narrow if it is at most this share of the depth; the paper gives no number
 
 
-@dataclass(frozen=True)
 class Weights(Settings):
     """The path weights of one depth ratio (figures 1a to 1c)."""
 

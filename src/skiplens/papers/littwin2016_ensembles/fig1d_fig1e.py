@@ -39,7 +39,6 @@ BATCH = 128
 HELD_OUT = 256
 
 
-@dataclass(frozen=True)
 class Gaussians(statistics.ReplicateSettings):
     """Training to tell 50 Gaussians apart (figures 1d and 1e)."""
 
@@ -47,7 +46,6 @@ class Gaussians(statistics.ReplicateSettings):
     looks: tuple[int, ...] = option((0, 500, 1000, 1500), "steps at which the network is looked at")
 
 
-@dataclass(frozen=True)
 class Moments(statistics.ReplicateSettings):
     """The mean square of the units of each layer of a random network with batch-norm scales (section 4.1)."""
 

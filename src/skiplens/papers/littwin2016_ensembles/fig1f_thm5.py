@@ -1,7 +1,6 @@
 """Figure 1(f) and theorem 5: how many critical points a mixture of path lengths has."""
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import torch
@@ -35,7 +34,6 @@ COUNTED: dict[Preset, tuple[int, int]] = {"smoke": (20, 2), "laptop": (200, 15),
 _STEPS, _STRIDE = 800, 0.5
 
 
-@dataclass(frozen=True)
 class Curve(Settings):
     """The complexity against the depth ratio (figure 1f)."""
 
@@ -43,7 +41,6 @@ class Curve(Settings):
     points: int = option(61, "depth ratios from 1/1000 to 1000, logarithmic")
 
 
-@dataclass(frozen=True)
 class FiniteSize(Settings):
     """The exact mean number of minima of a network's spin glass with finitely many spins (figure 1f)."""
 
@@ -53,7 +50,6 @@ class FiniteSize(Settings):
     spins: tuple[int, ...] = option((5, 10, 20, 40), "numbers of spins")
 
 
-@dataclass(frozen=True)
 class Counts(statistics.ReplicateSettings):
     """Critical points found in sampled spin glasses (figure 1f, theorem 5)."""
 
@@ -64,7 +60,6 @@ class Counts(statistics.ReplicateSettings):
     samples: int = option(200, "spin glasses")
 
 
-@dataclass(frozen=True)
 class Mixtures(statistics.ReplicateSettings):
     """Complexities of random mixtures, and mixtures that climb to the highest one (theorem 5)."""
 

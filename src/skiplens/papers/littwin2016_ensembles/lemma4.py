@@ -1,6 +1,6 @@
 """Lemma 4: any path length can be made the peak by scaling, in closed form; what scaling does to random networks."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import torch
@@ -22,14 +22,12 @@ from skiplens.sweeps.run import Run
 FACTORS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)  # common factors of the weights of random networks (lemma 4)
 
 
-@dataclass(frozen=True)
 class Reach(Settings):
     """A depth ratio for every wanted peak (lemma 4)."""
 
     depth: int = option(DEPTH, "layers")
 
 
-@dataclass(frozen=True)
 class Slopes(Settings):
     """How the path weights move with the weight scale (equation 19)."""
 

@@ -1,7 +1,7 @@
 """Theorems 1 and 2: where the path weights peak and how they concentrate, in closed form and in random networks."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Literal
@@ -33,7 +33,6 @@ MARGIN = Fraction(1, 5)  # the band of theorem 2 that is looked at: lengths with
 LARGEST: dict[Preset, int] = {"smoke": 12, "laptop": 40, "paper": 60}  # depths up to which formulas are compared
 
 
-@dataclass(frozen=True)
 class Peaks(Settings):
     """The most weighted length against the depth (theorem 1)."""
 
@@ -41,14 +40,12 @@ class Peaks(Settings):
     depths: tuple[int, ...] = option((10, 30, 100, 300, 1000, 10_000, 100_000), "layers")
 
 
-@dataclass(frozen=True)
 class PeakFormulas(Settings):
     """Formulas for the most weighted length at all small depths and simple depth ratios (theorem 1)."""
 
     largest: int = option(40, "depths and both terms of the ratio go up to this")
 
 
-@dataclass(frozen=True)
 class Tails(Settings):
     """The energy far from the peak against the depth (theorem 2)."""
 
@@ -57,7 +54,6 @@ class Tails(Settings):
     summed_up_to: int = option(1000, "largest depth at which whole numbers are added up too")
 
 
-@dataclass(frozen=True)
 class Normaliser(Settings):
     """The squared normaliser and its Legendre forms (equation 37)."""
 
@@ -65,7 +61,6 @@ class Normaliser(Settings):
     depth_ratio: float = option(0.3, "β")
 
 
-@dataclass(frozen=True)
 class Spectra(statistics.ReplicateSettings):
     """Path spectra of a random network whose weights, or batch-norm scales, are multiplied (theorems 1, 2, lemma 4)."""
 

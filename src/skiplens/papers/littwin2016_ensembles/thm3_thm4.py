@@ -5,7 +5,6 @@ Theorem 4 has descents of many steps too.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -38,7 +37,6 @@ _ANGLES = 64  # of a great circle, among which a change of sign is looked for
 _CIRCLES = 10  # looked at before another spin glass is drawn
 
 
-@dataclass(frozen=True)
 class TwoPaths(statistics.ReplicateSettings):
     """Gradient steps on spin-glass losses of two orders (theorems 3 and 4)."""
 
@@ -267,7 +265,6 @@ def draw_thm3(readings: Readings) -> tuple[Figure, ...]:
     return leading_order, growth
 
 
-@dataclass(frozen=True)
 class Descents(statistics.ReplicateSettings):
     """Gradient descent with free weights on a network's spin-glass loss (theorem 4)."""
 

@@ -42,7 +42,6 @@ SCALING_WIDTHS = (50, 100, 200, 400)  # at which the variance is measured to see
 MEMORY = 2**30  # a fixed budget: networks are drawn in chunks that fit it, and other chunks would be other numbers
 
 
-@dataclass(frozen=True)
 class Networks(ReplicateSettings):
     """Random networks of one architecture."""
 
@@ -64,7 +63,6 @@ class Networks(ReplicateSettings):
         return self.networks * self.depth * self.width
 
 
-@dataclass(frozen=True)
 class Diagonal(Networks):
     """The tangent kernel of an input with itself, over random networks (figure 5, theorems 1, 2, 5, 6)."""
 

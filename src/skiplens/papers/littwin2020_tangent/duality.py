@@ -1,7 +1,6 @@
 """Figure 4 and theorems 3 and 4: the Jacobian in one matrix has the moments of the network reduced to that matrix."""
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -25,12 +24,10 @@ LOWEST_RATIO = 1 / 3  # of E‖J‖⁴ to E f⁴, for any weights with c₄ ≤ 
 RATIO = FOURTH * LOWEST_RATIO  # tolerance on the bounds of that ratio: a fourth moment's, relative to the lowest
 
 
-@dataclass(frozen=True)
 class Layer(Networks):
     """A random matrix's Jacobian norm, and the output of the network reduced to it (figure 4); residual only."""
 
 
-@dataclass(frozen=True)
 class Duality(Networks):
     """Moments of reduced networks, path parts and Jacobians of every matrix (theorems 3 and 4)."""
 

@@ -1,7 +1,6 @@
 """Figure 2 and theorems 1 and 2: kernels of random networks scatter around limits whose recursions are misprinted."""
 
 import math
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -28,7 +27,6 @@ COLOURS = dict(zip(WIDTHS, ("#d62728", "#2ca02c"), strict=True))  # the paper's:
 MOST_CURVES = 50
 
 
-@dataclass(frozen=True)
 class Bundle(common.Networks):
     """Tangent kernels of random networks against the angle between two inputs (figure 2)."""
 

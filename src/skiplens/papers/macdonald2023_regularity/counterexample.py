@@ -152,7 +152,6 @@ def largest_weight_bound(loss: TrainingLoss, start: Float[Tensor, " params"], st
     return (begin**4 + ((1 + step * C * epsilon) ** 4 - 1) * steps) ** 0.25
 
 
-@dataclass(frozen=True)
 class Trapped(statistics.ReplicateSettings):
     """The counterexample, near the start from which it is trapped or at the one from which it arrives."""
 
@@ -162,7 +161,6 @@ class Trapped(statistics.ReplicateSettings):
     iterations: int = option(2000, "steps of gradient descent")
 
 
-@dataclass(frozen=True)
 class OneLayer(statistics.ReplicateSettings):
     """One normalised weight, for which both bounds of the proof can be followed for a million steps."""
 

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
@@ -27,7 +26,6 @@ MEAN, DEVIATION = 0.1306604763, 0.3081078039
 """Of the pixels of the MNIST training set."""
 
 
-@dataclass(frozen=True)
 class Digits(ReplicateSettings):
     """Networks of one initialisation on one small batch; replicates of all measures share both."""
 

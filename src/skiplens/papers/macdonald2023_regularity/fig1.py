@@ -19,7 +19,6 @@ from skiplens.plots.figure import Figure, Line, Mark, colour, numbers
 from skiplens.sweeps.run import Run
 
 
-@dataclass(frozen=True)
 class LinearLayer(statistics.ReplicateSettings):
     """A random matrix whose entries are uniform between ±1/√width."""
 

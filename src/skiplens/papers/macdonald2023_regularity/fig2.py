@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,6 @@ TITLES = ("Chain", "Res", "ResAvg", "ResIso (ours)")
 """Of the networks in their order."""
 
 
-@dataclass(frozen=True)
 class Losses(Digits):
     """Training losses of all networks in several trials."""
 
@@ -35,28 +34,24 @@ class Losses(Digits):
     iterations: int = option(20, "updates")
 
 
-@dataclass(frozen=True)
 class Composites(Digits):
     """Jacobians from the first block's input to the logits while the paper's networks train."""
 
     moments: tuple[int, ...] = option(tuple(range(10)), "numbers of updates before each Jacobian")
 
 
-@dataclass(frozen=True)
 class Starts(Digits):
     """The same before training, of the two residual networks."""
 
     final_norm: bool = option(True, "with the batch norm in front of the last layer")
 
 
-@dataclass(frozen=True)
 class Parameters(Digits):
     """Jacobians of the logits in the parameters, before training."""
 
     standardised: bool = option(True, "give the pixels mean 0 and variance 1; else they are between 0 and 1")
 
 
-@dataclass(frozen=True)
 class Blocks(Digits):
     """Jacobians of single blocks before training, with the statistics of batch norm frozen."""
 

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -28,7 +28,6 @@ SHOWN: dict[Data, float] = {"cifar10": 0.1, "cifar100": 0.05, "imagenet": 0.05}
 """The learning rates of figure 3: the best ones for the original networks."""
 
 
-@dataclass(frozen=True)
 class ImageTraining(ReplicateSettings):
     """A pre-activation ResNet trained on images; the defaults are those of the paper's CIFAR-10."""
 
@@ -56,7 +55,7 @@ class Sizes:
     """How much of everything a preset does."""
 
     trials: int  # pairs of networks with the same first weights, batches and augmentations
-    training: ImageTraining = ImageTraining()  # the learning rate falls after each third of the epochs
+    training: ImageTraining = field(default_factory=ImageTraining)  # the rate falls after each third of the epochs
     digits: bool = False  # whether the embedded digits stand in for the data sets
     learning_rates: tuple[float, ...] = LEARNING_RATES  # of the runs of figures 4 to 6 and the tables
     whole_trials: int = 0  # pairs on CIFAR-10 at the learning rate of figure 3 with all epochs of the paper

@@ -1,7 +1,6 @@
 """Theorem 2.3: gradient descent at a linear rate, where smoothness and Polyak-Łojasiewicz constant are known."""
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,7 +21,6 @@ STEPS = (0.1, 0.5, 1.0, 1.5, 1.9)
 """Step sizes η β; the theorem wants less than 2."""
 
 
-@dataclass(frozen=True)
 class Quadratic(statistics.ReplicateSettings):
     """Least squares ½|Aθ − y|² with fewer equations than unknowns."""
 
@@ -31,7 +29,6 @@ class Quadratic(statistics.ReplicateSettings):
     iterations: int = option(200, "steps of gradient descent")
 
 
-@dataclass(frozen=True)
 class NonConvex(statistics.ReplicateSettings):
     """A residual network with the square cost whose constants are certified for all parameters below the first loss."""
 

@@ -1,7 +1,6 @@
 """Theorem 4.5: losses of normalised layers are smooth over all of parameter space; what its remarks say too much."""
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -36,7 +35,6 @@ GAPS = (1e-2, 1e-4, 1e-6)
 FEATURES = 3  # in front of a batch norm
 
 
-@dataclass(frozen=True)
 class Curvatures(statistics.ReplicateSettings):
     """Hessians of a network on random data, at random parameters of several sizes."""
 
@@ -44,7 +42,6 @@ class Curvatures(statistics.ReplicateSettings):
     ascent: int = option(40, "steps of an ascent on the Hessian's norm")
 
 
-@dataclass(frozen=True)
 class Layers(statistics.ReplicateSettings):
     """Derivatives of single layers."""
 

@@ -1,7 +1,6 @@
 """Theorem 4.7: λ(DF) above its lower bounds at parameters of many sizes, and the lemma behind the first layer."""
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,14 +21,12 @@ from skiplens.plots.figure import Figure
 from skiplens.sweeps.run import Run
 
 
-@dataclass(frozen=True)
 class Points(statistics.ReplicateSettings):
     """Random data and parameters of several sizes."""
 
     points: int = option(4, "parameters of each size")
 
 
-@dataclass(frozen=True)
 class FirstLayer(statistics.ReplicateSettings):
     """A convolution on one image, and an entry-normalised layer."""
 

@@ -5,7 +5,7 @@ The counterexample has its own file; here are the paper's network and the repair
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -42,21 +42,18 @@ CHECKED = ("mnist_residual_avgpool", "normalised_resnet", "guaranteed_resnet")
 ON_DIGITS = RandomResidualNetwork(widths=(784, 32, 16, 10), hidden=16)
 
 
-@dataclass(frozen=True)
 class Descents(statistics.ReplicateSettings):
     """Descents from small, usual and large parameters on random data."""
 
     iterations: int = option(500, "steps of gradient descent")
 
 
-@dataclass(frozen=True)
 class Repaired(Descents):
     """The same on the repaired network, whose first layer is not normalised."""
 
     cost: Literal["square", "cross_entropy"] = option("cross_entropy", "what is minimised")
 
 
-@dataclass(frozen=True)
 class DigitCertificate(statistics.ReplicateSettings):
     """The theorem's network on digits."""
 
@@ -65,7 +62,6 @@ class DigitCertificate(statistics.ReplicateSettings):
     scale: float = option(0.1, "size of the first parameters")
 
 
-@dataclass(frozen=True)
 class Hypotheses(statistics.ReplicateSettings):
     """Which hypotheses networks meet."""
 

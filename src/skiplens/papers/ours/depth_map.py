@@ -7,7 +7,6 @@ do is changed without touching a block: by the head (a mean over positions, or a
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -32,7 +31,6 @@ BODIES = ("pooled", "flattened", "dense")
 GROWS, FALLS = Band(0.0, math.inf), Band(-math.inf, 0.0)
 
 
-@dataclass(frozen=True)
 class Learner(statistics.ReplicateSettings):
     """A network of identity blocks x + N(R(Wx)) that learns digits, and what its trunk may do."""
 

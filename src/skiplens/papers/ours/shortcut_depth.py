@@ -1,7 +1,6 @@
 """How many layers should a shortcut pass by, at equal parameters? What training says, and whether a forecast knew."""
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -25,7 +24,6 @@ SHORTCUTS = (0, 1, 2, 3, 4, 6)  # all divide the layers between the first and th
 NORMS = ("none", "batch")
 
 
-@dataclass(frozen=True)
 class Spanned(statistics.ReplicateSettings):
     """A fully connected network of 26 matrices on digits; all have the same number of parameters."""
 

@@ -80,7 +80,6 @@ def depth_during_training(  # noqa: PLR0913 - the model, its data, the recipe, a
     return DepthHistory.joined(rows, outcome=along.history.outcome, provenance=clock.end())
 
 
-@dataclass(frozen=True)
 class DepthOptions(Settings):
     """Options of `depth_during_training`."""
 

@@ -20,7 +20,6 @@ Quantity = Literal["depth", "scales", "weight_norm", "curvature", "jacobians", "
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 
 
-@dataclass(frozen=True)
 class MonitorOptions(Settings):
     """Options of `Monitor`."""
 
