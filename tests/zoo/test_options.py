@@ -1,5 +1,3 @@
-from dataclasses import dataclass
-
 import pytest
 
 from skiplens.base.errors import SettingsError
@@ -30,7 +28,6 @@ def test_each_entry_of_a_list_has_the_limit():
 
 
 def test_not_a_number_is_refused():
-    @dataclass(frozen=True)
     class Scaled(Example):
         scale: float = option(1.0, "a factor", minimum=0.0)
 
