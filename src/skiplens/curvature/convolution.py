@@ -1,4 +1,4 @@
-"""Convolutions whose second derivatives are convolutions of the usual kind, and experts that have second derivatives.
+"""Second derivatives of convolutions and batch norm that are as cheap as the first, and those that experts lack.
 
 Torch writes the gradient of the weights' gradient as a convolution with kernels as large as the image, which takes
 five times as long as all the rest on a GPU (H200, ResNet-20), and multiplies several vectors one after the other.
@@ -27,6 +27,10 @@ class PlainConvolutions(TorchFunctionMode):
             call = _arguments(_AXES[func], *args, **named)
             if call is not None:
                 return _Convolution.apply(*call)
+        if func is torch.nn.functional.batch_norm and torch.is_grad_enabled():
+            call = _norm_arguments(*args, **named)
+            if call is not None:
+                return _Norm.apply(*call)
         if func is _GROUPED:  # torch has no second derivative of it
             made = grouped_product(*args, *(named[key] for key in ("offs", "bias", "out_dtype") if key in named))
             return func(*args, **named) if made is NotImplemented else made
@@ -103,3 +107,83 @@ def _pulled(gradient: Tensor, input: Tensor, weight: Tensor, shape: Any, wanted:
     return torch.ops.aten.convolution_backward(
         gradient, input, weight, sizes, stride, padding, dilation, False, none, groups, wanted
     )
+
+
+def _norm_arguments(  # noqa: PLR0913 - those of torch
+    input: Tensor,
+    mean: Tensor | None,
+    var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """The arguments of `_Norm`, or None where it does not apply or torch refuses."""
+    kinds = {part.dtype for part in (input, mean, var, weight, bias) if part is not None}
+    several = input.ndim > 1 and input.numel() > input.shape[1]
+    if weight is None or bias is None or (mean is None and not training) or len(kinds) > 1 or not several or eps <= 0:
+        return None
+    return input, weight, bias, mean, var, training, momentum, eps
+
+
+class _Norm(torch.autograd.Function):
+    """Batch norm: second derivatives take torch some thirty passes over the samples, and a dozen here."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, *rest: Any) -> Tensor:
+        weight, bias, mean, var, training, momentum, eps = rest
+        normed, *own = torch.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps)
+        ctx.save_for_backward(input, weight, *(own if training else (mean, torch.rsqrt(var + eps))))
+        ctx.training = training
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        pull: Any = _NormGradients.apply if torch.is_grad_enabled() else _pulled_norm
+        return *pull(gradients[0], *ctx.saved_tensors, ctx.training), *[None] * 5
+
+
+class _NormGradients(torch.autograd.Function):
+    """The gradients of a batch norm: γ s Pg, ⟨g, x̂⟩ and Σ g, with x̂ = s (x − μ).
+
+    In training mode P takes away of a vector its mean and its part along x̂; else it does nothing.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Any:
+        *tensors, ctx.training = given
+        found = _pulled_norm(*given)
+        ctx.save_for_backward(*tensors, *found[1:])
+        return found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, to_input: Tensor, to_weight: Tensor, to_bias: Tensor) -> Any:
+        gradient, input, weight, mean, scale, along, total = ctx.saved_tensors
+        axes, each = [axis for axis in range(input.ndim) if axis != 1], len(mean) / input.numel()
+        pulled, pulled_along, _ = _pulled_norm(to_input, input, torch.ones_like(weight), mean, scale, ctx.training)
+        by_weight, slope = (gradient * pulled).sum(axes), scale * to_weight
+        found = [_combined(to_bias - slope * mean, (weight, pulled), (slope, input)), None, by_weight]
+        if ctx.needs_input_grad[1] and ctx.training:
+            share = weight * scale * each
+            slope = slope - share * scale * pulled_along
+            tilt = -(slope * along * each + share * by_weight) * scale
+            rest = -slope * total * each - tilt * mean
+            found[1] = _combined(rest, (-share * along, pulled), (slope, gradient), (tilt, input))
+        elif ctx.needs_input_grad[1]:
+            found[1] = _combined(torch.zeros_like(slope), (slope, gradient))
+        return *found, None, None, None
+
+
+def _combined(constant: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
+    """The sum of values, each times a number of its channel."""
+    found = constant.reshape(shape := (-1, *[1] * (terms[0][1].ndim - 2)))
+    for factor, values in terms:
+        found = factor.reshape(shape) * values + found
+    return found
+
+
+def _pulled_norm(gradient: Tensor, input: Tensor, weight: Tensor, mean: Tensor, scale: Tensor, training: bool) -> Any:
+    known = (None, None, mean, scale, True) if training else (mean, scale**-2, None, None, False)
+    return torch.ops.aten.native_batch_norm_backward(gradient, input, weight, *known, 0.0, [True, True, True])
