@@ -4,9 +4,11 @@ Torch writes the gradient of the weights' gradient as a convolution with kernels
 five times as long as all the rest on a GPU (H200, ResNet-20), and multiplies several vectors one after the other.
 """
 
+from inspect import signature
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
@@ -15,6 +17,7 @@ from skiplens.graph.export import grouped_product
 
 _GROUPED: Any = getattr(torch, "_grouped_mm", None)  # rows that go to different experts; torch before 2.8 has none
 _AXES = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
+_BATCH_NORM = signature(F.batch_norm)
 
 
 class PlainConvolutions(TorchFunctionMode):
@@ -23,14 +26,11 @@ class PlainConvolutions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the function, or its replacement if it is a convolution of a batch with padding in numbers."""
         named = kwargs or {}
-        if func in _AXES and torch.is_grad_enabled():
-            call = _arguments(_AXES[func], *args, **named)
+        if torch.is_grad_enabled() and (func in _AXES or func is F.batch_norm):
+            norm = func is F.batch_norm
+            call = _norm_arguments(*args, **named) if norm else _arguments(_AXES[func], *args, **named)
             if call is not None:
-                return _Convolution.apply(*call)
-        if func is torch.nn.functional.batch_norm and torch.is_grad_enabled():
-            call = _norm_arguments(*args, **named)
-            if call is not None:
-                return _Norm.apply(*call)
+                return (_Norm if norm else _Convolution).apply(*call)
         if func is _GROUPED:  # torch has no second derivative of it
             made = grouped_product(*args, *(named[key] for key in ("offs", "bias", "out_dtype") if key in named))
             return func(*args, **named) if made is NotImplemented else made
@@ -109,17 +109,11 @@ def _pulled(gradient: Tensor, input: Tensor, weight: Tensor, shape: Any, wanted:
     )
 
 
-def _norm_arguments(  # noqa: PLR0913 - those of torch
-    input: Tensor,
-    mean: Tensor | None,
-    var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Any:
+def _norm_arguments(*args: Any, **named: Any) -> Any:
     """The arguments of `_Norm`, or None where it does not apply or torch refuses."""
+    given = _BATCH_NORM.bind(*args, **named)
+    given.apply_defaults()
+    input, mean, var, weight, bias, training, momentum, eps = given.arguments.values()
     kinds = {part.dtype for part in (input, mean, var, weight, bias) if part is not None}
     several = input.ndim > 1 and input.numel() > input.shape[1]
     if weight is None or bias is None or (mean is None and not training) or len(kinds) > 1 or not several or eps <= 0:
