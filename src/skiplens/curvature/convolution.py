@@ -26,11 +26,12 @@ class PlainConvolutions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the function, or its replacement if it is a convolution of a batch with padding in numbers."""
         named = kwargs or {}
-        if torch.is_grad_enabled() and (func in _AXES or func is F.batch_norm):
-            norm = func is F.batch_norm
-            call = _norm_arguments(*args, **named) if norm else _arguments(_AXES[func], *args, **named)
+        if func in _AXES and torch.is_grad_enabled():
+            call = _arguments(_AXES[func], *args, **named)
             if call is not None:
-                return (_Norm if norm else _Convolution).apply(*call)
+                return _Convolution.apply(*call)
+        if func is F.batch_norm and torch.is_grad_enabled():
+            return _normed(*args, **named)
         if func is _GROUPED:  # torch has no second derivative of it
             made = grouped_product(*args, *(named[key] for key in ("offs", "bias", "out_dtype") if key in named))
             return func(*args, **named) if made is NotImplemented else made
@@ -109,46 +110,45 @@ def _pulled(gradient: Tensor, input: Tensor, weight: Tensor, shape: Any, wanted:
     )
 
 
-def _norm_arguments(*args: Any, **named: Any) -> Any:
-    """The arguments of `_Norm`, or None where it does not apply or torch refuses."""
+def _normed(*args: Any, **named: Any) -> Tensor:
+    """Batch norm: second derivatives take torch some thirty passes over the samples, and a dozen here."""
     given = _BATCH_NORM.bind(*args, **named)
     given.apply_defaults()
-    input, mean, var, weight, bias, training, momentum, eps = given.arguments.values()
-    kinds = {part.dtype for part in (input, mean, var, weight, bias) if part is not None}
+    input, mean, var, weight, bias, training, _, eps = given.arguments.values()
+    alike = len({part.dtype for part in (input, mean, var, weight, bias) if part is not None}) == 1
     several = input.ndim > 1 and input.numel() > input.shape[1]
-    if weight is None or bias is None or (mean is None and not training) or len(kinds) > 1 or not several or eps <= 0:
-        return None
-    return input, weight, bias, mean, var, training, momentum, eps
+    if weight is None or bias is None or not (alike and several and eps > 0) or (mean is None and not training):
+        return F.batch_norm(*args, **named)  # which may refuse it
+    if training:
+        return _Norm.apply(input, weight, bias, mean, var, *given.args[-2:])
+    scale = weight * torch.rsqrt(var + eps)
+    return _combined(bias - mean * scale, (scale, input))
 
 
 class _Norm(torch.autograd.Function):
-    """Batch norm: second derivatives take torch some thirty passes over the samples, and a dozen here."""
-
     @staticmethod
-    def forward(ctx: Any, input: Tensor, *rest: Any) -> Tensor:
-        weight, bias, mean, var, training, momentum, eps = rest
-        normed, *own = torch.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps)
-        ctx.save_for_backward(input, weight, *(own if training else (mean, torch.rsqrt(var + eps))))
-        ctx.training = training
+    def forward(ctx: Any, input: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+        bias, mean, var, momentum, eps = rest
+        normed, *own = torch.native_batch_norm(input, weight, bias, mean, var, True, momentum, eps)
+        ctx.save_for_backward(input, weight, *own)
         return normed
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         pull: Any = _NormGradients.apply if torch.is_grad_enabled() else _pulled_norm
-        return *pull(gradients[0], *ctx.saved_tensors, ctx.training), *[None] * 5
+        return *pull(gradients[0], *ctx.saved_tensors), *[None] * 4
 
 
 class _NormGradients(torch.autograd.Function):
     """The gradients of a batch norm: γ s Pg, ⟨g, x̂⟩ and Σ g, with x̂ = s (x − μ).
 
-    In training mode P takes away of a vector its mean and its part along x̂; else it does nothing.
+    P takes away of a vector its mean and its part along x̂.
     """
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> Any:
-        *tensors, ctx.training = given
+    def forward(ctx: Any, *given: Tensor) -> Any:
         found = _pulled_norm(*given)
-        ctx.save_for_backward(*tensors, *found[1:])
+        ctx.save_for_backward(*given, *found[1:])
         return found
 
     @staticmethod
@@ -156,18 +156,16 @@ class _NormGradients(torch.autograd.Function):
     def backward(ctx: Any, to_input: Tensor, to_weight: Tensor, to_bias: Tensor) -> Any:
         gradient, input, weight, mean, scale, along, total = ctx.saved_tensors
         axes, each = [axis for axis in range(input.ndim) if axis != 1], len(mean) / input.numel()
-        pulled, pulled_along, _ = _pulled_norm(to_input, input, torch.ones_like(weight), mean, scale, ctx.training)
+        pulled, pulled_along, _ = _pulled_norm(to_input, input, torch.ones_like(weight), mean, scale)
         by_weight, slope = (gradient * pulled).sum(axes), scale * to_weight
-        found = [_combined(to_bias - slope * mean, (weight, pulled), (slope, input)), None, by_weight]
-        if ctx.needs_input_grad[1] and ctx.training:
+        by_gradient, by_input = _combined(to_bias - slope * mean, (weight, pulled), (slope, input)), None
+        if ctx.needs_input_grad[1]:
             share = weight * scale * each
             slope = slope - share * scale * pulled_along
             tilt = -(slope * along * each + share * by_weight) * scale
             rest = -slope * total * each - tilt * mean
-            found[1] = _combined(rest, (-share * along, pulled), (slope, gradient), (tilt, input))
-        elif ctx.needs_input_grad[1]:
-            found[1] = _combined(torch.zeros_like(slope), (slope, gradient))
-        return *found, None, None, None
+            by_input = _combined(rest, (-share * along, pulled), (slope, gradient), (tilt, input))
+        return by_gradient, by_input, by_weight, None, None
 
 
 def _combined(constant: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
@@ -178,6 +176,6 @@ def _combined(constant: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
     return found
 
 
-def _pulled_norm(gradient: Tensor, input: Tensor, weight: Tensor, mean: Tensor, scale: Tensor, training: bool) -> Any:
-    known = (None, None, mean, scale, True) if training else (mean, scale**-2, None, None, False)
-    return torch.ops.aten.native_batch_norm_backward(gradient, input, weight, *known, 0.0, [True, True, True])
+def _pulled_norm(gradient: Tensor, input: Tensor, weight: Tensor, mean: Tensor, scale: Tensor) -> Any:
+    known = (None, None, mean, scale, True, 0.0)  # no running statistics
+    return torch.ops.aten.native_batch_norm_backward(gradient, input, weight, *known, [True, True, True])

@@ -25,12 +25,6 @@ class Standardisation:
         mean, std = (pixels.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
         return (pixels - mean) / std
 
-    def undo(self, standardised: Tensor) -> Tensor:
-        """The pixels in [0, 1] that `standardised` was made from."""
-        self._require_channels(standardised)
-        mean, std = (standardised.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
-        return standardised * std + mean
-
     def _require_channels(self, images: Tensor) -> None:
         if images.ndim < 3 or images.shape[-3] != len(self.mean):
             raise InvalidInputError(
