@@ -1,3 +1,6 @@
+import copy
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -36,6 +39,48 @@ def test_second_derivatives_of_two_convolutions(name, kind):
     assert_close(operator.dense(), expected, 1e-10)
     operator._probes = 1
     assert_close(operator.dense(), expected, 1e-10)
+
+
+NORMS = {
+    "features": (nn.BatchNorm1d, nn.Linear, (), (6, 3)),
+    "1 axis": (nn.BatchNorm1d, nn.Conv1d, (2,), (5, 3, 4)),
+    "2 axes": (nn.BatchNorm2d, nn.Conv2d, (2,), (4, 3, 3, 2)),
+    "own statistics only": (partial(nn.BatchNorm1d, track_running_stats=False), nn.Linear, (), (6, 3)),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("kind", ["hessian", "gauss_newton"])
+@pytest.mark.parametrize("training", [True, False])
+def test_second_derivatives_of_batch_norms(name, kind, training):
+    norm, layer, size, shape = NORMS[name]
+    parts = [norm(3), layer(3, 3, *size), norm(3), nn.Tanh(), layer(3, 3, *size[1:], *(1,) * len(size)), norm(3)]
+    model = nn.Sequential(*parts, nn.Tanh()).double().train(training)
+    for number, tensor in enumerate([*model.parameters(), *model.buffers()]):
+        if tensor.ndim == 1:  # scales, shifts and statistics far from 1 and 0
+            tensor.data = 1 + noise(len(tensor), seed=number).abs()
+    inputs = 3 + 2 * noise(*shape)
+    targets = torch.zeros_like(model(inputs))
+    oracle = FlatLoss(model, inputs, squared_error(targets))
+    # Reverse over reverse: torch's forward mode through the gradient of a batch norm in training mode is wrong.
+    twice = torch.autograd.functional.hessian
+    expected = twice(oracle, oracle.point) if kind == "hessian" else oracle.gauss_newton()
+    operator = loss_operator(model, (inputs, targets), loss="mse", kind=kind)
+    assert_close(operator.dense(), expected, 1e-10)
+    operator._probes = 1
+    assert_close(operator.dense(), expected, 1e-10)
+
+
+def test_batch_norms_stay_and_refuse_as_they_do():
+    x, layer = noise(4, 3, 2), nn.BatchNorm1d(3).double()
+    twin = copy.deepcopy(layer)
+    with PlainConvolutions():
+        ours = layer(x)
+        with pytest.raises(ValueError, match="more than 1 value per channel"):
+            layer(x[:1, :, 0])
+        alone = nn.BatchNorm1d(3, affine=False).double()(x)
+    assert torch.equal(ours, twin(x)) and torch.equal(layer.running_var, twin.running_var)
+    assert "_Norm" in type(ours.grad_fn).__name__ and alone.grad_fn is None
 
 
 def test_values_stay_and_samples_without_batch_axis_are_left_to_torch():

@@ -11,7 +11,9 @@ from torch import nn
 
 import skiplens as sl
 from skiplens.base.errors import SettingsError
+from skiplens.edits.remedies import apply_remedy
 from skiplens.readings.finding import Finding, Remedy
+from skiplens.report import verification
 from skiplens.report.inspection import Report
 from skiplens.report.verification import INTERRUPTED, SAME_TRAINING, RaceOptions
 from skiplens.report.verification_reading import VerificationReading
@@ -61,7 +63,9 @@ def test_the_pasted_code_removes_the_finding_and_lowers_the_loss_that_training_r
         assert reached[1] < 0.9 * reached[0]
 
 
-def test_a_change_that_does_not_help_is_shown_as_such():
+def test_a_change_that_does_not_help_is_shown_as_such_and_made_once_for_all_seeds(monkeypatch):
+    made: list[Remedy] = []
+    monkeypatch.setattr(verification, "apply_remedy", lambda *given: made.append(given[0]) or apply_remedy(*given))
     net = planted.healthy(2)
     idle = Finding(
         rule="dead_units",
@@ -78,6 +82,18 @@ def test_a_change_that_does_not_help_is_shown_as_such():
     proof = proofs(sl.verify(report, net, planted.data(), options=replace(SHORT, seeds=6)))["dead_units"]
     assert torch.equal(proof.losses_before, proof.losses_after)  # the same batches in the same order
     assert proof.p_value == 1 and proof.outcome == "no difference"
+    assert len(made) == 2  # to take its number again and to race
+
+
+def test_a_change_that_draws_weights_is_made_for_each_seed(monkeypatch):
+    seeds: list[int] = []
+    note = seeds.append
+    monkeypatch.setattr(
+        verification, "apply_remedy", lambda *given: note(given[0].parameters["seed"]) or apply_remedy(*given)
+    )
+    net = planted.dead()
+    proofs(sl.verify(looked_at(net), net, planted.data(), options=SHORT))
+    assert seeds[1:] == [0, 1, 2]  # one to tune and two to race
 
 
 def test_the_same_options_give_the_same_numbers_and_leave_the_generators_alone():

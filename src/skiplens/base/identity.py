@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from skiplens.base.errors import InvalidInputError
 
@@ -22,23 +23,35 @@ _PLAIN = (str, bytes, int, float, complex, tuple, type(None), Tensor)
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
 
 
-def identity_of(value: Any, bits: bool = True) -> str:
+def identity_of(value: Any, alike: Iterable[Tensor] = ()) -> str:
     """Hexadecimal digits that are the same in every process for the same `value`, and others for another one.
 
     A function is known by its code, its defaults and what it reads from around it; a model or another object by its
     class and what it holds; a tensor by its bits; what an installed package defines by its name. What cannot be told
-    apart so (an open file, a lock, a circle) is refused. Without `bits` tensors are known by their shape and place, so
-    that models which differ in their weights only are the same.
+    apart so (an open file, a lock, a circle) is refused. Those of the tensors `alike` are known by shape and place.
     """
     digest = _Digest()
     try:
-        _Describer(digest, bits).dump(value)
+        _Describer(digest, alike).dump(value)
     except (TypeError, ValueError, AttributeError, RecursionError, RuntimeError, pickle.PicklingError) as error:
         raise InvalidInputError(
             f"It cannot be told whether {_name(value)} is the same as before ({error}), so what is computed with it "
             "cannot be kept on the disk. Leave the path out, or hand over what holds numbers, tensors and models only."
         ) from error
     return digest.sha256.hexdigest()
+
+
+def architecture(model: nn.Module, *given: Any) -> str | None:
+    """The identity of a model but for the values of its weights and buffers, with the shapes of what it is `given`.
+
+    None where it cannot be told.
+    """
+    tensors = [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor)]
+    around = torch.is_autocast_enabled(), str(torch.get_default_dtype())
+    try:
+        return identity_of((model, given, around), [*model.parameters(), *model.buffers(), *tensors])
+    except InvalidInputError:
+        return None
 
 
 class _Digest:
@@ -55,21 +68,21 @@ class _Digest:
 class _Describer(pickle.Pickler):
     """Pickles what a value is made of; nothing reads it again."""
 
-    def __init__(self, file: _Digest, bits: bool) -> None:
+    def __init__(self, file: _Digest, alike: Iterable[Tensor]) -> None:
         super().__init__(file, protocol=4)
         self.fast = True  # without a memo: whether two equal words are one object differs between processes
         self.met: set[int] = set()
-        self.bits, self.places = bits, dict[int, int]()
+        self.alike, self.places = {id(tensor): tensor for tensor in alike}, dict[int, int]()
 
     def persistent_id(self, value: Any) -> Any:
         """Words for what pickle would write in another way each time, or would not write."""
-        if isinstance(value, Tensor) and not self.bits:  # one tensor in two places is not two
+        if id(value) in self.alike:  # one tensor in two places is not two
             place = self.places.setdefault(id(value), len(self.places))
             return f"{value.dtype} {tuple(value.shape)} {value.device} {value.requires_grad} {place}"
         if isinstance(value, Tensor | np.ndarray):
             return f"{value.dtype} {tuple(value.shape)} {_bits(torch.as_tensor(value))}"
         if isinstance(value, set | frozenset):
-            return " ".join(["set", *sorted(identity_of(entry, self.bits) for entry in value)])
+            return " ".join(["set", *sorted(identity_of(entry, self.alike.values()) for entry in value)])
         return f"module {value.__name__}" if isinstance(value, types.ModuleType) else None
 
     def reducer_override(self, value: Any) -> Any:

@@ -19,6 +19,7 @@ from torch.export.graph_signature import InputKind
 
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import NotExportableError
+from skiplens.base.identity import architecture
 from skiplens.base.preserve_state import SelfChangeError
 from skiplens.graph.inputs import first_line, named_tensors
 from skiplens.graph.rewriting import rewritten
@@ -46,6 +47,10 @@ def is_wall(node: fx.Node) -> bool:
     return copied or (node.target is torch.ops.aten.detach.default and node.meta["val"].is_floating_point())
 
 
+_KNOWN: dict[str | None, ExportedGraph] = {}  # of models that are built alike, such as the draws of a comparison
+_MOST_KNOWN = 8
+
+
 def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     """The functional graph of `model` in the mode it is in, or an error that says why there is none."""
     if isinstance(model, torch.jit.ScriptModule):
@@ -53,6 +58,9 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
             f"{type(model).__name__} is compiled TorchScript, which torch.export cannot trace. "
             "Hand in the nn.Module that it was compiled from."
         )
+    key = architecture(model, arguments.positional, arguments.named)
+    if key in _KNOWN:
+        return _KNOWN[key]
     try:
         try:
             program, graph, names, functions = _traced(model, arguments, torch.enable_grad)
@@ -69,7 +77,12 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     ]
     if changed:
         raise SelfChangeError(", ".join(changed[:5]))
-    return replace(_read(model, program, graph, names), functions=tuple(functions))
+    found = replace(_read(model, program, graph, names), functions=tuple(functions))
+    if key is not None and not found.constants:
+        _KNOWN[key] = found
+        if len(_KNOWN) > _MOST_KNOWN:
+            del _KNOWN[next(iter(_KNOWN))]
+    return found
 
 
 def _traced(

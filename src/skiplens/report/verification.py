@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -167,7 +167,10 @@ class _Trial:
             self.reason = f"There was no race: {error}"
 
     def _changed(self, remedy: Remedy) -> "Start":
-        return lambda seed: apply_remedy(remedy.with_seed(seed), self.model, self.few.inputs)
+        """The changed network of a seed; one for all where the seed draws nothing, since a run trains a copy."""
+        made: Start = lambda seed: apply_remedy(remedy.with_seed(seed), self.model, self.few.inputs)  # noqa: E731
+        once = cache(made)
+        return made if "seed" in remedy.parameters else lambda seed: once(0)
 
     def readings(self) -> list[VerificationReading]:
         """What is finished."""

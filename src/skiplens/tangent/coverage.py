@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Randomness
+from skiplens.base import Randomness
 from skiplens.base.axes import Float
-from skiplens.base.identity import identity_of
 from skiplens.base.memory import is_shortage
 from skiplens.base.preserve_state import SelfChangeError
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable
@@ -27,7 +26,7 @@ from skiplens.tangent.gradients import (
 )
 from skiplens.tangent.rules import Cotangents, EmbeddingTable, LinearWeight, LocalGradient, Rule, rules_of, sample_axes
 
-_PROBE_SAMPLES = 3
+PROBE_SAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -91,16 +90,6 @@ def find_coverage(pure: PureModel, samples: Samples) -> LayerCoverage:
         return _Probe(pure, samples).cover()
 
 
-def architecture(pure: PureModel, samples: Samples) -> str | None:
-    """What decides which rules hold: all of the model but its weights' values; None where that cannot be told."""
-    few = samples.take(slice(0, _PROBE_SAMPLES))
-    chosen = (tuple(pure.parameters), torch.is_autocast_enabled())
-    try:
-        return identity_of((pure.model, few.args, few.kwargs, chosen), bits=False)
-    except InvalidInputError:
-        return None
-
-
 @dataclass(frozen=True)
 class _Backward:
     """One backward pass of the probe: from which sample, and the gradients of calls and parameters."""
@@ -122,7 +111,7 @@ class _Probe:
 
     def __init__(self, pure: PureModel, samples: Samples) -> None:
         self.pure = pure
-        self.samples = samples.take(slice(0, _PROBE_SAMPLES))
+        self.samples = samples.take(slice(0, PROBE_SAMPLES))
         self.owners = _owners(pure)
         self.modules = dict(pure.model.named_modules())
         self.leaves = pure.leaves()

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from skiplens.base import Randomness, TooLargeError
+from skiplens.base.identity import architecture
 from skiplens.base.memory import readable
 from skiplens.graph.functional import PureModel, saved_bytes_per_sample
 from skiplens.tangent.coverage import (
     NOTHING,
+    PROBE_SAMPLES,
     LayerCoverage,
     LayerRows,
-    architecture,
     calls_of,
     find_coverage,
     have_products,
@@ -154,7 +155,8 @@ def _checked(problem: Problem) -> tuple[LayerCoverage, _Costs]:
     On a GPU the look takes longer than a small kernel.
     """
     pure, samples = problem.pure, problem.most_samples
-    key = architecture(pure, samples)
+    few = samples.take(slice(0, PROBE_SAMPLES))
+    key = architecture(pure.model, few.args, few.kwargs, tuple(pure.parameters))
     if key in _KNOWN:
         outline, known = _KNOWN[key]
         return outline.filled(pure), known

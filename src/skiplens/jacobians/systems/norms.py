@@ -6,10 +6,8 @@ Variances are biased, and ε is inside of the root.
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.jacobians.systems.layer import Certificate, DataBound, Inputs, Layer, Outputs, Weights
 from skiplens.jacobians.systems.parameterisation import CURVATURE, unit_rows
@@ -45,11 +43,6 @@ class BatchNorm(Layer):
     def __call__(self, weights: Weights, data: Inputs) -> Outputs:
         """The normalised data matrix."""
         return normalised(data.reshape(self.channels, -1), self.epsilon).reshape(data.shape)
-
-    def second_derivative(self, data: Inputs) -> Float[Tensor, "rows columns columns"]:
-        """The second derivative with respect to the data."""
-        flat = torch.func.jacrev(torch.func.jacrev(lambda Z: self(data.new_zeros(0), Z).flatten()))(data)
-        return flat.reshape((data.numel(),) * 3)
 
     def certificate(self, bound: DataBound) -> Certificate:
         """Bounded output, slope ε^(−1/2), curvature K2/(√n ε), whatever comes in."""

@@ -69,10 +69,6 @@ class Parameterisation(ABC):
     def frobenius(self) -> Suprema:
         """Suprema in the Frobenius norm of the matrix."""
 
-    def second_derivative(self, weights: Weights) -> Float[Tensor, "entries params params"]:
-        """D²P(w)."""
-        return torch.func.jacrev(torch.func.jacrev(lambda w: self.matrix(w).flatten()))(weights)
-
     def apply(self, weights: Weights, data: Inputs) -> Outputs:
         """P(w) times the data matrix."""
         return self.matrix(weights) @ data
