@@ -2,7 +2,7 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +14,6 @@ from skiplens.readings.file import from_json, read_file, to_json, write_file
 from skiplens.readings.reading import KINDS, NOT_FINITE, Provenance, Reading
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Example(Reading, kind="test-example"):
     energy: torch.Tensor
     by_block: dict[str, torch.Tensor]
@@ -167,7 +166,6 @@ def test_two_kinds_cannot_share_a_name():
             pass
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Lacking(Reading, kind="test-lacking"):
     may_lack: ClassVar[Mapping[str, str]] = {"rate": "no step was tried", "rows": "the layer has no weights"}
 

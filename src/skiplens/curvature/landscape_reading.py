@@ -1,7 +1,7 @@
 """What the loss looks like around a model: a slice along one or two directions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 import torch
@@ -13,7 +13,6 @@ from skiplens.plots.section import ReadingView
 from skiplens.readings.reading import Reading
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LandscapeReading(Reading, kind="landscape"):
     """The loss at the model's weights plus multiples of one or two directions.
 

@@ -1,7 +1,7 @@
 """What the curvature lens saw: the eigenvalues of the loss's Hessian, all of them or their density."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -28,7 +28,6 @@ def _none(*shape: int) -> Tensor:
     return torch.zeros(shape or (0,), dtype=torch.float64)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class HessianSpectrum(Reading, kind="curvature"):
     """The spectrum of a Hessian (or Gauss-Newton or Fisher matrix) of a loss with respect to the parameters.
 

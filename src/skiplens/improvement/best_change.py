@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from skiplens.base import Progress, SkiplensError, silent
@@ -21,7 +20,6 @@ from skiplens.trainability import Forecast, forecast
 from skiplens.trainability.optimizers import optimizer_choice
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class BestChange(Reading, kind="best_change"):
     """The change to begin with, and what it promises."""
 

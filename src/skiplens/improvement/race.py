@@ -34,7 +34,6 @@ LAST = 0.1  # share of the steps whose mean loss is the loss at the end
 CLIPPED = 10.0  # losses above so many guesses are drawn at this height
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RacedRun(Reading, kind="raced_run"):
     """One training to the end: the loss before each step, infinite from where it diverged."""
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from skiplens.readings.reading import Reading
 COLUMNS = ("change", "loss of its pilot", "gradients")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Improvement(Reading, kind="improvement"):
     """The search for a better network."""
 

@@ -41,7 +41,6 @@ class SpectrumStatistics:
         return self.count * self.mean_log10 * math.log(10)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class JacobianSpectrum(Reading, kind="jacobians"):
     """Singular values of input Jacobians.
 

@@ -1,7 +1,7 @@
 """What the paths lens saw: how much of the signal, or of the gradient, passes how many branches."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 import torch
@@ -17,7 +17,6 @@ def _none(*shape: int) -> Tensor:
     return torch.zeros(shape or (0,), dtype=torch.float64)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PathSpectrum(Reading, kind="paths"):
     """The contribution of all paths through exactly r branches, for each r.
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 import scipy
@@ -73,9 +73,10 @@ def versions() -> dict[str, str]:
     return {"skiplens": VERSION, "python": platform.python_version(), **packages}
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(field,))
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reading:
-    """Base of all readings; a kind is a frozen dataclass `class PathSpectrum(Reading, kind="paths")`.
+    """Base of all readings; a kind `class PathSpectrum(Reading, kind="paths")` is a frozen dataclass without saying so.
 
     Fields are tensors (kept detached on the CPU), mappings from names to tensors, or plain values and tuples of them.
     A number that is not there is NaN, and `absences` says why.
@@ -91,8 +92,9 @@ class Reading:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __init_subclass__(cls, kind: str = "", **kwargs: Any) -> None:
-        """Register the kind under its name."""
+        """Make it a dataclass and register the kind under its name."""
         super().__init_subclass__(**kwargs)
+        dataclass(frozen=True, kw_only=True, eq=False)(cls)
         if kind:
             if kind in KINDS and KINDS[kind].__qualname__ != cls.__qualname__:
                 raise TypeError(f"Two kinds of reading are called {kind!r}: {KINDS[kind]} and {cls}.")
@@ -139,7 +141,6 @@ def _settle(value: Any, name: str) -> Any:
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Measurement(Reading, kind="measurement"):
     """The reading of a measurement that has no kind of its own.
 

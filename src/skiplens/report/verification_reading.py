@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import ClassVar
 
@@ -22,7 +22,6 @@ LAST_SHARE = 0.25  # the share of a run's steps, at its end, over which its fina
 _none = partial(torch.zeros, 0, 0, dtype=torch.float64)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class VerificationReading(Reading, kind="verification"):
     """A suggested change on trial.
 

@@ -25,7 +25,6 @@ from skiplens.signal.seen import Always, Seen, Share, Size, Spread
 from skiplens.signal.units import FLAT_SLOPE
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LayerStates(Reading, kind="layers"):
     """What passes each layer: a module without children. A layer that is called again has one more entry.
 

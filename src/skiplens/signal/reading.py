@@ -46,7 +46,6 @@ class Growth:
         return self.low if self.low > 0 else self.high
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SignalReading(Reading, kind="signal"):
     """Signal and gradient by depth, and the state of each branch.
 

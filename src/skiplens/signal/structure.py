@@ -20,7 +20,6 @@ from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance, Reading
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class StructureReading(Reading, kind="structure"):
     """The residual structure of a network and a summary of its size.
 

@@ -1,7 +1,7 @@
 """What the tangent lens saw: the empirical tangent kernel of a model on a few samples."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 import torch
@@ -16,7 +16,6 @@ def _none() -> Tensor:
     return torch.zeros(0, 0, dtype=torch.float64)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TangentReading(Reading, kind="tangent"):
     """The tangent kernel summed over outputs, and what follows from it."""
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
@@ -11,7 +10,6 @@ from skiplens.base.axes import Int
 from skiplens.readings.reading import Reading
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TaskReading(Reading, kind="task"):
     """What is asked of a network, and how it starts; numbers that do not apply are NaN.
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -17,7 +16,6 @@ LEARNT, NOTHING_LEARNT = 0.25, 0.9
 """Shares of the loss of a guess: at most the first is *trains*, above the second nothing was learnt."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Forecast(Reading, kind="forecast"):
     """What a training is expected to reach.
 

@@ -1,7 +1,7 @@
 """What a training run was: its losses, its learning rates and what was recorded on the way."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from torch import Tensor
 
@@ -14,7 +14,6 @@ FINISHED = "finished"
 _MOST_STEPS = 5000  # runs with more are drawn by epoch only
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingHistory(Reading, kind="training"):
     """A training run step by step.
 

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
@@ -14,7 +13,6 @@ from skiplens.readings.reading import Reading
 WIDTH = 100
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class HypothesesReading(Reading, kind="hypotheses"):
     """The hypotheses of theorems 4.5 (S), 4.7 (R) and 5.1 (G) of MacDonald et al. 2023 for one model.
 

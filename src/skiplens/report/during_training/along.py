@@ -59,7 +59,6 @@ def readings_along(
 Quantity = str | Callable[[Any], float]  # the name of an entry or attribute of what was measured, or a function of it
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class QuantityAlong(Reading, kind="along"):
     """What several runs measured of the quantity `name` at the same places of their ways."""
 

@@ -1,7 +1,7 @@
 """How deep a network was at moments of its training, and what drove its scales."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,7 +17,6 @@ _none = partial(torch.zeros, 0, dtype=torch.float64)
 _table = partial(torch.zeros, 0, 0, dtype=torch.float64)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class DepthHistory(Reading, kind="depth_history"):
     """The path spectrum against steps, with scales, weight norm and forces; one row a moment.
 

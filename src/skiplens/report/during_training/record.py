@@ -61,7 +61,6 @@ class Look:
     costs: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class MonitorReading(Reading, kind="monitor"):
     """Numbers of a network against the steps of its training; one row a look.
 
