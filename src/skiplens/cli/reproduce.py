@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,6 +97,9 @@ def _summarise(reproduction: "Reproduction", page: Path) -> None:
     for result in reproduction.results:
         for problem in result.problems:
             console.complain(f"{result.study.name}/{result.item.name}: {problem}")
+        for reason, runs in Counter(result.left_out).items():
+            line = f"{result.study.name}/{result.item.name}: runs left out: {runs}. {reason}"
+            console.err().print(line, markup=False, soft_wrap=True)
     for verdict in reproduction.changed:
         before = "its word changes between seeds" if verdict.recorded == VARIES else f"recorded is {verdict.recorded}"
         console.complain(f"{verdict.name} is {shown_word(verdict.verdict, verdict.ours)}; {before}.")

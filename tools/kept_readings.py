@@ -1,0 +1,34 @@
+"""Readings that are kept in results/: one archive a folder, from which claims are judged and figures drawn anew."""
+
+import io
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def archive(shelf: str) -> Path:
+    """Where those of `laptop`, `gpu` or `more_runs` are."""
+    return RESULTS / shelf / "readings.tar.xz"
+
+
+def collect(folders: Sequence[Path], archive: Path, names: str = "*.npz") -> None:
+    """Write an archive of the readings of the folders and of those that it has; the same ones give the same bytes."""
+    with tempfile.TemporaryDirectory() as place:
+        if archive.exists():
+            unpack(archive, Path(place))
+        found = {path.name: path for folder in (Path(place), *folders) for path in (folder / "store").glob(names)}
+        with tarfile.open(archive.with_suffix(".new"), "w:xz") as tar:
+            for name, path in sorted(found.items()):
+                entry = tarfile.TarInfo(f"store/{name}")
+                entry.size = path.stat().st_size
+                tar.addfile(entry, io.BytesIO(path.read_bytes()))
+        archive.with_suffix(".new").replace(archive)
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Put the readings into a folder of `skiplens reproduce`."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
