@@ -3,10 +3,11 @@
 import io
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 RESULTS = Path(__file__).parents[1] / "results"
+SMALL = 20_000  # bytes of a reading
 
 
 def archive(shelf: str) -> Path:
@@ -14,12 +15,18 @@ def archive(shelf: str) -> Path:
     return RESULTS / shelf / "readings.tar.xz"
 
 
-def collect(folders: Sequence[Path], archive: Path, names: str = "*.npz") -> None:
-    """Write an archive of the readings of the folders and of those that it has; the same ones give the same bytes."""
+def is_small(reading: Path) -> bool:
+    """Whether a hundred of its kind may be kept."""
+    return reading.stat().st_size < SMALL
+
+
+def collect(folders: Sequence[Path], archive: Path, wanted: Callable[[Path], bool] = lambda reading: True) -> None:
+    """Write an archive of wanted readings of the folders and of all that it has; the same ones give the same bytes."""
     with tempfile.TemporaryDirectory() as place:
         if archive.exists():
             unpack(archive, Path(place))
-        found = {path.name: path for folder in (Path(place), *folders) for path in (folder / "store").glob(names)}
+        every = [path for folder in folders for path in (folder / "store").glob("*.npz") if wanted(path)]
+        found = {path.name: path for path in (*(Path(place) / "store").glob("*.npz"), *every)}
         with tarfile.open(archive.with_suffix(".new"), "w:xz") as tar:
             for name, path in sorted(found.items()):
                 entry = tarfile.TarInfo(f"store/{name}")
