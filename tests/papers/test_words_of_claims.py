@@ -124,3 +124,34 @@ def test_every_claim_that_differs_is_named_with_its_number(page):
         places = len(number.partition(".")[2])
         assert float(number) == pytest.approx(abs(entry["ours"]), abs=0.51 * 10**-places)
         assert bool(width) == (entry["uncertainty"] > 0)
+
+
+def changed_rules() -> list[tuple[str, str]]:
+    """What the rows of the page name, in full, each with the seeds that were drawn afterwards."""
+    known = {
+        study.name: {item.name: {claim.name for claim in item.claims} for item in study.items} for study in studies()
+    }
+    text = (ROOT / "docs/judging.md").read_text("utf-8").partition("## Rules changed after numbers were seen")[2]
+    found = []
+    for line in (line for line in text.splitlines() if line.startswith(("| `", "| replicates"))):
+        cells, study, item = line.split("|"), "", ""
+        for name in re.findall(r"`([a-z0-9_/]+)`", cells[1]):
+            *before, last = name.split("/")
+            if before and before[0] in known:
+                study, item = before[0], (before[1:] or [last])[0]
+            elif before:
+                item = before[0]
+            elif last in known[study]:
+                item = last
+            assert last == item or last in known[study][item], name
+            found.append((f"{study}/{item}/{'' if last == item else last}", cells[-2].strip()))
+    return found
+
+
+def test_the_list_of_changed_rules_names_what_there_is_and_the_seeds_drawn_afterwards():
+    rows = changed_rules()
+    assert len(rows) >= 30 and all(seeds for _, seeds in rows)
+    named = dict(rows)
+    for name, seed in (("deeper", "5"), ("turning_point", "5"), ("half_from_16", "5"), ("trend", "3 and 4")):
+        assert (f"li2016_shortcuts/fig8/{name}", seed) in rows
+    assert named["macdonald2023_regularity/fig2/composite"] == "3 and 4"
