@@ -23,11 +23,8 @@ from skiplens.plots.figure import Figure, Mark
 from skiplens.readings.reading import Measurement
 from skiplens.training.batched.plan import best_rate
 
-SMALL_RATE = -1.5
-"""At which families are compared at equal rates: the best one of 1-shortcut networks at depth 96."""
-
+SMALL_RATE = -1.5  # at which families are compared at equal rates: the best one of 1-shortcut networks at depth 96
 _TEXT = "Figure 7 and the text under it"
-
 _PLAIN = ("xavier", "orthogonal")
 
 
