@@ -31,6 +31,7 @@ def test_reproduce_shows_verdicts_and_writes_the_gallery(ran, here, tmp_path, ta
     status, out, err = ran("reproduce", *target, *here)
     assert status == 0
     assert "small/coin/fair" in out and "reproduced" in out and "differs" in out and "index.html" in out
+    assert "1 reproduced, 1 differs. The gallery is in" in out
     assert "8 of 8 runs done" in err
     assert (tmp_path / "out" / "index.html").exists()
 
