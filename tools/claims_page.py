@@ -24,7 +24,7 @@ All claims of the four papers and of [our own questions](ours.md), as `skiplens 
 
 A claim's word needs an interval that holds together with those of all claims of its study ([how](judging.md)). ± is
 half its width; nothing stands there for closed forms, and for claims that something holds *always*, whose runs are
-older than their intervals. The nine words *opposite* follow from the numbers of the same runs, which were made before
+older than their intervals. The ten words *opposite* follow from the numbers of the same runs, which were made before
 there was that word. Rows with *GPU* behind the word are of preset paper, seed 0, from
 [networks trained on one GPU](studies.md#images), those with *more runs* of laptop with more runs of a seed that no rule
 had seen (`results/more_runs`). `python tools/claims_page.py` writes this page from the `verdicts.json` of

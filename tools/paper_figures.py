@@ -29,6 +29,7 @@ from tools import image_results
 
 PAGE = FOLDER.parent / "paper_figures.md"
 PRINTED = {"fig": "Figure", "table": "Table"}
+OF_IMAGES = ("image_training", "shortcut_training")  # measures that laptop only tries out
 MORE_RUNS = {("li2016_shortcuts", "fig8"): ("deeper", "plain")}  # items that are drawn from those
 HEAD = """# The papers' figures beside ours
 
@@ -49,14 +50,16 @@ def pictures(study: Study, item: Item) -> list[Path]:
 
 
 def planned(study: Study, item: Item) -> Sequence[Run]:
-    """The runs that a figure which is not from a GPU is drawn from."""
+    """The runs that a figure which is not from a GPU is drawn from; none where all its networks learn images."""
     more = [run for name in MORE_RUNS.get((study.name, item.name), ()) for run in MORE[name].runs]
-    return list({run.key: run for run in more or item.runs("laptop", 0)}.values())
+    found = {run.key: run for run in more or item.runs("laptop", 0)}
+    return [run for run in found.values() if run.measure.rpartition(":")[2] not in OF_IMAGES]
 
 
 def drawn(study: Study, item: Item, store: Store) -> tuple[Figure, ...]:
     """The first figure of an item; readings that the store lacks are measured."""
-    runs = planned(study, item)
+    if not (runs := planned(study, item)):
+        return ()
     swept = sweep(runs, store, LocalWorkers(available_cores()))
     return item.figures([swept.readings[run.key] for run in runs])[:1]
 

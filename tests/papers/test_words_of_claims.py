@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from tools.kept_readings import archive, unpack
 
 from skiplens.papers.li2016_shortcuts import fig3_fig4
 from skiplens.papers.li2016_shortcuts.fig3_fig4 import draw_fig3
 from skiplens.papers.littwin2016_ensembles import depth_during_training
+from skiplens.papers.reproduction import shipped_record
 from skiplens.papers.study import choose, studies
+from skiplens.readings.store import Store
 from tests.papers.li2016_shortcuts.fake_readings import fake
 
 ROOT = Path(__file__).parents[2]
@@ -155,3 +158,25 @@ def test_the_list_of_changed_rules_names_what_there_is_and_the_seeds_drawn_after
     for name, seed in (("deeper", "5"), ("turning_point", "5"), ("half_from_16", "5"), ("trend", "3 and 4")):
         assert (f"li2016_shortcuts/fig8/{name}", seed) in rows
     assert named["macdonald2023_regularity/fig2/composite"] == "3 and 4"
+
+
+def test_the_words_of_the_laptop_are_those_of_its_kept_readings_and_of_the_record(tmp_path):
+    """Those of figures are kept; what is not there, because it is large or of images, is left out."""
+    unpack(archive("laptop"), tmp_path)
+    store, record, looked_at = Store(tmp_path / "store"), shipped_record()["laptop"], set()
+    entries = json.loads((ROOT / "results/laptop/verdicts.json").read_text("utf-8"))
+    said = {f"{entry['study']}/{entry['item']}/{entry['claim']}": entry for entry in entries}
+    for study, item in choose("all"):
+        runs = {run.key: run for run in item.runs("laptop", 0)}
+        if not all(store.path(key).exists() for key in runs):
+            continue
+        readings = [store.load(key) for key in runs]
+        for claim in item.claims:
+            name = f"{study.name}/{item.name}/{claim.name}"
+            found = claim.judge(readings)
+            assert found.verdict == said[name]["verdict"], name
+            assert record[name] in (found.verdict, "varies"), name
+            if found.ours is not None:
+                assert found.ours == pytest.approx(said[name]["ours"], rel=1e-3, abs=1e-9), name
+            looked_at.add(f"{study.name}/{item.name}")
+    assert len(looked_at) >= 12
