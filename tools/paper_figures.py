@@ -33,9 +33,10 @@ OF_IMAGES = ("image_training", "shortcut_training")  # measures that laptop only
 MORE_RUNS = {("li2016_shortcuts", "fig8"): ("deeper", "plain")}  # items that are drawn from those
 HEAD = """# The papers' figures beside ours
 
-Each figure and table of the four papers that shows numbers, and the one we draw for it: from runs at preset laptop,
-seed 0, or, where *GPU* stands behind a word, from networks trained on CIFAR-10. `skiplens reproduce STUDY/ITEM` draws
-all figures of an item; [Every claim](claims.md) has the numbers. Where there is no picture, nothing has been trained.
+Each figure and table of the four papers that shows numbers, and the first one we draw for it: from runs at preset
+laptop, seed 0, or, where *more runs* or *GPU* stands behind a word, from those. All are drawn from readings in
+`results/`, without a GPU: `python -m tools.paper_figures`. `skiplens reproduce STUDY/ITEM` draws all figures of an
+item; [Every claim](claims.md) has the numbers. Where there is no picture, nothing has been trained.
 """
 
 
