@@ -1,10 +1,11 @@
 """The page with the papers' figures beside ours."""
 
+from tools.kept_readings import LARGE, archive, unpack
+
 from skiplens.papers.study import choose
 from skiplens.plots.figure import Figure, Line
 from skiplens.readings.store import Store
 from tools import image_results, paper_figures
-from tools.kept_readings import LARGE, archive, unpack
 
 
 def test_the_page_is_what_the_results_say():
