@@ -13,6 +13,7 @@ from skiplens.report.gallery import number, shown_word
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/claims.md"
 SHELVES = {"gpu": ", GPU", "more_runs": ", more runs"}  # whose words stand in the place of those of a laptop
+NO_DATA, NO_GPU = "data not at hand", "needs a GPU"
 WORDS = ("reproduced", "corrected", "opposite", "differs", "undecided", "not run")
 
 Entry = Mapping[str, Any]  # of a verdicts.json
@@ -23,7 +24,7 @@ All claims of the four papers and of [our own questions](ours.md), as `skiplens 
 
 A claim's word needs an interval that holds together with those of all claims of its study ([how](judging.md)). ± is
 half its width; nothing stands there for closed forms, and for claims that something holds *always*, whose runs are
-older than their intervals. The nine words *opposite* follow from the numbers of the same runs, which were made before
+older than their intervals. The ten words *opposite* follow from the numbers of the same runs, which were made before
 there was that word. Rows with *GPU* behind the word are of preset paper, seed 0, from
 [networks trained on one GPU](studies.md#images), those with *more runs* of laptop with more runs of a seed that no rule
 had seen (`results/more_runs`). `python tools/claims_page.py` writes this page from the `verdicts.json` of
@@ -50,9 +51,12 @@ def page(entries: Sequence[Entry], environment: Mapping[str, Any]) -> str:
 
 
 def word(entry: Entry) -> str:
-    """The word that a reader sees, with the record's where seeds disagree, and where it comes from."""
+    """The word that a reader sees, with the record's where seeds disagree, and where it comes from or what it lacks."""
+    shown = shown_word(entry["verdict"], entry["ours"])
+    if shown == "not run":
+        return f"{shown}, {NO_GPU if 'on a GPU' in entry['explanation'] else NO_DATA}"
     varies = " (varies)" if entry["recorded"] == "varies" else ""
-    return shown_word(entry["verdict"], entry["ours"]) + varies + SHELVES.get(entry.get("shelf", ""), "")
+    return shown + varies + SHELVES.get(entry.get("shelf", ""), "")
 
 
 def _counts(entries: Sequence[Entry]) -> str:
@@ -60,7 +64,12 @@ def _counts(entries: Sequence[Entry]) -> str:
     for name, found in groupby(entries, key=lambda entry: entry["study"]):
         counted = Counter(shown_word(entry["verdict"], entry["ours"]) for entry in found)
         lines.append(f"| `{name}` | {' | '.join(str(counted[one]) for one in WORDS)} |")
-    return "\n".join(lines) + "\n"
+    found = Counter(map(word, entries))
+    lacking = (
+        f"Not run: {found[f'not run, {NO_DATA}']} claims whose data (CIFAR-100, ImageNet) are not at hand, and "
+        f"{found[f'not run, {NO_GPU}']} on CIFAR-10 that want a GPU."
+    )
+    return "\n".join([*lines, "", lacking, ""])
 
 
 def _row(entry: Entry) -> str:

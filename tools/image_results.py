@@ -1,52 +1,32 @@
-"""Judge the image runs that are kept in results/gpu: `python tools/image_results.py [FOLDER …]`.
+"""Judge the image runs that are kept in results/gpu: `python -m tools.image_results [FOLDER …]`.
 
-The readings of the FOLDERs (those of `results/gpu/sweep.py`) are put into results/gpu/readings.tar.gz first, beside
+The readings of the FOLDERs (those of `results/gpu/sweep.py`) are put into results/gpu/readings.tar.xz first, beside
 what it has. Then every image item is judged by them, without data and without a GPU, and results/gpu/verdicts.json is
-written; `python tools/claims_page.py` takes the words from there.
+written; `python -m tools.claims_page` takes the words from there. Words that the readings decide join the record that
+`skiplens reproduce` compares with.
 """
 
-import io
 import json
 import sys
-import tarfile
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from tools.kept_readings import RESULTS, archive, collect, unpack
+from tools.record_verdicts import join_record
 
 from skiplens.papers.reproduction import Reproduction, ReproductionEffort, reproduce
 from skiplens.papers.study import choose
 
-GPU = Path(__file__).parents[1] / "results/gpu"
-ARCHIVE = GPU / "readings.tar.xz"
+PLACE = RESULTS / "gpu/verdicts.json"
 ITEMS = {"li2016_shortcuts": ("fig2", "fig9"), "macdonald2023_regularity": ("fig3", "fig4", "table1")}
 
 
-def collect(folders: Sequence[Path], archive: Path) -> None:
-    """Write an archive of all readings of the folders and of those that it has; the same ones give the same bytes."""
-    with tempfile.TemporaryDirectory() as place:
-        if archive.exists():
-            unpack(archive, Path(place))
-        found = {path.name: path for folder in (Path(place), *folders) for path in (folder / "store").glob("*.npz")}
-        with tarfile.open(archive.with_suffix(".new"), "w:xz") as tar:
-            for name, path in sorted(found.items()):
-                entry = tarfile.TarInfo(f"store/{name}")
-                entry.size = path.stat().st_size
-                tar.addfile(entry, io.BytesIO(path.read_bytes()))
-        archive.with_suffix(".new").replace(archive)
-
-
-def unpack(archive: Path, folder: Path) -> None:
-    """Put the readings into a folder of `skiplens reproduce`."""
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
-
-
-def judged(archive: Path = ARCHIVE) -> Reproduction:
+def judged() -> Reproduction:
     """What the readings say of all image items."""
     chosen = [pair for study, items in ITEMS.items() for item in items for pair in choose(f"{study}/{item}")]
     with tempfile.TemporaryDirectory() as place:
-        unpack(archive, Path(place))
+        unpack(archive("gpu"), Path(place))
         return reproduce(chosen, place, ReproductionEffort("paper"))
 
 
@@ -55,9 +35,17 @@ def entries(found: Reproduction) -> list[dict[str, Any]]:
     return [verdict.to_json() for verdict in found.verdicts]
 
 
+def decided(found: Reproduction) -> dict[str, str]:
+    """The words that more readings should not change."""
+    return {verdict.name: verdict.verdict for verdict in found.verdicts if verdict.verdict != "not attempted"}
+
+
 if __name__ == "__main__":
-    collect([Path(folder) for folder in sys.argv[1:]], ARCHIVE)
+    collect([Path(folder) for folder in sys.argv[1:]], archive("gpu"))
+    for alarm in judged().changed:
+        sys.stdout.write(f"{alarm.name} was {alarm.recorded}: say why in docs/judging.md\n")
+    join_record("paper", decided(judged()))
     found = judged()
-    (GPU / "verdicts.json").write_text(f"{json.dumps(entries(found), indent=1, ensure_ascii=False)}\n", "utf-8")
+    PLACE.write_text(f"{json.dumps(entries(found), indent=1, ensure_ascii=False)}\n", "utf-8")
     for verdict in found.verdicts:
         sys.stdout.write(f"{verdict.name}: {verdict.verdict} {verdict.ours} ± {verdict.uncertainty}\n")

@@ -5,7 +5,7 @@ The folders are those of `skiplens reproduce` with one preset; verdicts of other
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -33,8 +33,13 @@ def record(folders: Sequence[Path]) -> None:
         for name, word in words_in(folder / "verdicts.json").items():
             found.setdefault(name, set()).add(word)
     agreed = {name: words.pop() if len(words) == 1 else VARIES for name, words in found.items()}
+    join_record(preset, agreed)
+
+
+def join_record(preset: str, words: Mapping[str, str]) -> None:
+    """Put words by claim into the record of a preset; those of other claims stay."""
     words_by_preset = shipped_record()
-    words_by_preset[preset] = words_by_preset.get(preset, {}) | agreed
+    words_by_preset[preset] = {**words_by_preset.get(preset, {}), **words}
     place = Path(str(files("skiplens.papers").joinpath("recorded.json")))
     write_content(place, json.dumps(words_by_preset, indent=1, sort_keys=True) + "\n")
 

@@ -1,8 +1,12 @@
 import json
+from dataclasses import replace
 
 import pytest
+import torch
 
 from skiplens.papers import study
+from skiplens.sweeps.run import Needs
+from tests.papers import small_study
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +31,29 @@ def test_reproduce_shows_verdicts_and_writes_the_gallery(ran, here, tmp_path, ta
     status, out, err = ran("reproduce", *target, *here)
     assert status == 0
     assert "small/coin/fair" in out and "reproduced" in out and "differs" in out and "index.html" in out
+    assert "1 reproduced, 1 differs. The gallery is in" in out
     assert "8 of 8 runs done" in err
     assert (tmp_path / "out" / "index.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("lacking", "reason"),
+    [
+        ({"lacks": "The coin is elsewhere."}, "The coin is elsewhere."),
+        ({"needs": Needs(gpus=1)}, "This machine has no GPU for them."),
+    ],
+)
+def test_runs_that_are_left_out_are_counted_with_their_reason(ran, here, monkeypatch, lacking, reason):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    (item,) = small_study.STUDY.items
+
+    def runs(preset, seed):
+        return [replace(run, **lacking) if run.settings.replicate > 4 else run for run in item.runs(preset, seed)]
+
+    monkeypatch.setattr(small_study, "STUDY", replace(small_study.STUDY, items=(replace(item, runs=runs),)))
+    status, _, err = ran("reproduce", "small", *here)
+    assert status == 0 and "5 of 5 runs done" in err
+    assert f"small/coin: runs left out: 3. {reason}" in err
 
 
 def test_machines_get_json(ran, here):

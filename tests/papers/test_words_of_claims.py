@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from tools.kept_readings import archive, unpack
 
 from skiplens.papers.li2016_shortcuts import fig3_fig4
 from skiplens.papers.li2016_shortcuts.fig3_fig4 import draw_fig3
 from skiplens.papers.littwin2016_ensembles import depth_during_training
+from skiplens.papers.reproduction import shipped_record
 from skiplens.papers.study import choose, studies
+from skiplens.readings.store import Store
 from tests.papers.li2016_shortcuts.fake_readings import fake
 
 ROOT = Path(__file__).parents[2]
@@ -124,3 +127,56 @@ def test_every_claim_that_differs_is_named_with_its_number(page):
         places = len(number.partition(".")[2])
         assert float(number) == pytest.approx(abs(entry["ours"]), abs=0.51 * 10**-places)
         assert bool(width) == (entry["uncertainty"] > 0)
+
+
+def changed_rules() -> list[tuple[str, str]]:
+    """What the rows of the page name, in full, each with the seeds that were drawn afterwards."""
+    known = {
+        study.name: {item.name: {claim.name for claim in item.claims} for item in study.items} for study in studies()
+    }
+    text = (ROOT / "docs/judging.md").read_text("utf-8").partition("## Rules changed after numbers were seen")[2]
+    found = []
+    for line in (line for line in text.splitlines() if line.startswith(("| `", "| replicates"))):
+        cells, study, item = line.split("|"), "", ""
+        for name in re.findall(r"`([a-z0-9_/]+)`", cells[1]):
+            *before, last = name.split("/")
+            if before and before[0] in known:
+                study, item = before[0], (before[1:] or [last])[0]
+            elif before:
+                item = before[0]
+            elif last in known[study]:
+                item = last
+            assert last == item or last in known[study][item], name
+            found.append((f"{study}/{item}/{'' if last == item else last}", cells[-2].strip()))
+    return found
+
+
+def test_the_list_of_changed_rules_names_what_there_is_and_the_seeds_drawn_afterwards():
+    rows = changed_rules()
+    assert len(rows) >= 30 and all(seeds for _, seeds in rows)
+    named = dict(rows)
+    for name in ("deeper", "turning_point", "half_from_16"):
+        assert any(row == f"li2016_shortcuts/fig8/{name}" and seeds.startswith("5") for row, seeds in rows)
+    assert named["macdonald2023_regularity/fig2/composite"] == "3 and 4"
+
+
+def test_the_words_of_the_laptop_are_those_of_its_kept_readings_and_of_the_record(tmp_path):
+    """Those of figures are kept; what is not there, because it is large or of images, is left out."""
+    unpack(archive("laptop"), tmp_path)
+    store, record, looked_at = Store(tmp_path / "store"), shipped_record()["laptop"], set()
+    entries = json.loads((ROOT / "results/laptop/verdicts.json").read_text("utf-8"))
+    said = {f"{entry['study']}/{entry['item']}/{entry['claim']}": entry for entry in entries}
+    for study, item in choose("all"):
+        runs = {run.key: run for run in item.runs("laptop", 0)}
+        if not all(store.path(key).exists() for key in runs):
+            continue
+        readings = [store.load(key) for key in runs]
+        for claim in item.claims:
+            name = f"{study.name}/{item.name}/{claim.name}"
+            found = claim.judge(readings)
+            assert found.verdict == said[name]["verdict"], name
+            assert record[name] in (found.verdict, "varies"), name
+            if found.ours is not None:
+                assert found.ours == pytest.approx(said[name]["ours"], rel=1e-3, abs=1e-9), name
+            looked_at.add(f"{study.name}/{item.name}")
+    assert len(looked_at) >= 12

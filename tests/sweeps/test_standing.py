@@ -23,8 +23,10 @@ def test_in_words(standing, words):
     assert str(standing) == words
 
 
-def test_the_time_left_follows_the_cost(tmp_path, monkeypatch):
-    now, told = [0.0], []
+@pytest.fixture
+def takes_six_seconds(monkeypatch):
+    """An executor in which each run takes six seconds."""
+    now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     class Takes(ThisProcess):
@@ -33,9 +35,26 @@ def test_the_time_left_follows_the_cost(tmp_path, monkeypatch):
                 now[0] += 6.0
                 yield outcome
 
-    costs = (4.0, 6.0)
+    return Takes()
+
+
+def test_the_time_left_follows_the_cost(tmp_path, takes_six_seconds):
+    costs, told = (4.0, 6.0), []
     chosen = [Run("tests.sweeps.measures:draw", Probe(seed=int(cost)), cost=cost) for cost in costs]
-    sweep(chosen, Store(tmp_path), Takes(), told.append)
+    sweep(chosen, Store(tmp_path), takes_six_seconds, told.append)
     left = [status.seconds_left for status in told]
     assert left[0] is None and left[-1] == 0.0
     assert pytest.approx(4.0) in left  # 6 s for the 6 units of 10 that come first
+
+
+def test_measures_whose_costs_are_in_other_units_count_alike(tmp_path, takes_six_seconds):
+    """A million products of one against a repetition of another: the other is not done in no time."""
+    costs, told = {"draw": 1e6, "fail_at_three": 1.0}, []
+    chosen = [
+        Run(f"tests.sweeps.measures:{name}", Probe(seed=seed), cost=cost)
+        for name, cost in costs.items()
+        for seed in range(3)
+    ]
+    sweep(chosen, Store(tmp_path), takes_six_seconds, told.append)
+    left = [status.seconds_left for status in told if status.done == 3]
+    assert left == [pytest.approx(18.0)] * len(left) and left

@@ -34,6 +34,10 @@ def test_a_word_that_varies_and_a_bar_are_shown_as_such():
 
 def test_a_number_from_another_shelf_stands_in_the_place_of_the_laptops(tmp_path, monkeypatch):
     one = {"study": "s", "item": "i", "claim": "c", "ours": None, "verdict": "not attempted", "recorded": None}
+    one["explanation"] = "cifar100 is not on this machine; get it with: skiplens data get cifar100"
+    needing = {**one, "explanation": "To see that everything runs; use --preset paper on a GPU."}
+    ends = ["not run, data not at hand", "not run, needs a GPU"]
+    assert [claims_page.word(entry) for entry in (one, needing)] == ends
     for shelf, numbers in (("laptop", (None, 1.0, 1.0)), ("gpu", (2.0, None, None)), ("more_runs", (None, None, 3.0))):
         (tmp_path / "results" / shelf).mkdir(parents=True)
         entries = [{**one, "claim": name, "ours": number} for name, number in zip("abc", numbers, strict=True)]

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,14 +91,19 @@ def _summarise(reproduction: "Reproduction", page: Path) -> None:
         }
         for verdict in reproduction.verdicts
     ]
+    words = Counter(shown_word(verdict.verdict, verdict.ours) for verdict in reproduction.verdicts)
     console.print_table(f"Verdicts, preset {reproduction.preset}, seed {reproduction.seed}", rows)
     for result in reproduction.results:
         for problem in result.problems:
             console.complain(f"{result.study.name}/{result.item.name}: {problem}")
+        for reason, runs in Counter(result.left_out).items():
+            line = f"{result.study.name}/{result.item.name}: runs left out: {runs}. {reason}"
+            console.err().print(line, markup=False, soft_wrap=True)
     for verdict in reproduction.changed:
         before = "its word changes between seeds" if verdict.recorded == VARIES else f"recorded is {verdict.recorded}"
         console.complain(f"{verdict.name} is {shown_word(verdict.verdict, verdict.ours)}; {before}.")
-    console.out().print(f"The gallery is in {page}", markup=False)
+    counts = ", ".join(f"{count} {word}" for word, count in words.most_common())
+    console.out().print(f"{counts}. The gallery is in {page}", markup=False)
 
 
 @contextmanager

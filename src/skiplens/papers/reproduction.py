@@ -5,7 +5,7 @@ import io
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -35,6 +35,7 @@ class ItemResult:
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     problems: tuple[str, ...] = ()  # why runs failed, each once
+    left_out: tuple[str, ...] = ()  # why runs were not tried, one entry a run
     seconds: float = 0.0  # computing time of its runs, those done earlier included
 
     @property
@@ -99,22 +100,21 @@ def reproduce(
     here = isinstance(executor or ThisProcess(), ThisProcess | LocalWorkers) and not torch.cuda.is_available()
     planned = [{run.key: run for run in item.runs(effort.preset, effort.seed)} for _, item in chosen]
     # What lacks its data or a GPU is judged by what the store has, perhaps from another machine.
-    runs = [
-        {
-            key: run
-            for key, run in of_item.items()
-            if not (run.lacks or (here and run.needs.gpus > 0)) or store.path(key).exists()
-        }
+    lacks = {
+        key: run.lacks or ("This machine has no GPU for them." if here and run.needs.gpus else "")
         for of_item in planned
+        for key, run in of_item.items()
+    }
+    runs = [
+        {key: run for key, run in of_item.items() if not lacks[key] or store.path(key).exists()} for of_item in planned
     ]
-    everything = [run for of_item in runs for run in of_item.values()]
-    swept = sweep(everything, store, executor, watch)
-    # An item without runs lacks its data, which is no change: it is compared with nothing.
-    results = tuple(
-        _result(study, item, tuple(keys), swept, words if keys else {})
-        for (study, item), keys in zip(chosen, runs, strict=True)
-    )
-    return Reproduction(effort.preset, effort.seed, results)
+    swept = sweep([run for of_item in runs for run in of_item.values()], store, executor, watch)
+    results = []
+    for (study, item), done, of_item in zip(chosen, runs, planned, strict=True):
+        # An item without runs lacks its data, which is no change: it is compared with nothing.
+        result = _result(study, item, tuple(done), swept, words if done else {})
+        results.append(replace(result, left_out=tuple(lacks[key] for key in of_item if key not in done)))
+    return Reproduction(effort.preset, effort.seed, tuple(results))
 
 
 def _result(study: Study, item: Item, keys: tuple[str, ...], swept: Swept, recorded: Mapping[str, str]) -> ItemResult:

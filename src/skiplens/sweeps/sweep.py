@@ -106,7 +106,8 @@ class _Sweep:
         self.failures: dict[str, Failure] = {}
         self.tries: Counter[str] = Counter()
         self.running = 0
-        self.ahead, self.behind = sum(run.cost for run in missing), 0.0
+        self.costs = _relative(missing)
+        self.ahead, self.behind = sum(self.costs.values()), 0.0
         self.began = time.monotonic()
 
     def go(self, executor: Executor, attempts: int) -> Swept:
@@ -135,7 +136,7 @@ class _Sweep:
             assert outcome.failure is not None, "an outcome has a reading or a failure"
             self.failures[run.key] = outcome.failure
             self._record_failure(run, outcome.failure)
-        self.ahead, self.behind = self.ahead - run.cost, self.behind + run.cost
+        self.ahead, self.behind = self.ahead - self.costs[run.key], self.behind + self.costs[run.key]
         self._tell()
 
     def _record_failure(self, run: Run, failure: Failure) -> None:
@@ -155,6 +156,14 @@ class _Sweep:
         pace = (time.monotonic() - self.began) / self.behind if self.behind else None
         left = None if pace is None else max(0.0, self.ahead) * pace
         self.watch(Status(len(self.readings), self.running, len(self.failures), self.total, left))
+
+
+def _relative(runs: Sequence[Run]) -> dict[str, float]:
+    """What each run costs, by key, over the mean of its measure: other measures count in other units."""
+    every: dict[str, list[float]] = {}
+    for run in runs:
+        every.setdefault(run.measure, []).append(run.cost)
+    return {run.key: run.cost * len(every[run.measure]) / (sum(every[run.measure]) or 1.0) for run in runs}
 
 
 def grid(base: S, **axes: Iterable[Any]) -> tuple[S, ...]:

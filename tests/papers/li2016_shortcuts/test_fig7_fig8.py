@@ -3,12 +3,14 @@
 import dataclasses
 
 import pytest
+import scipy.stats
 import torch
 
 from skiplens.papers.li2016_shortcuts import fig7_fig8
 from skiplens.papers.li2016_shortcuts.fig7_fig8 import FIG7, FIG8, best_losses, best_rates, tables
 from skiplens.papers.li2016_shortcuts.learning_rates import LinearGrid, fig7_runs, fig8_runs
 from skiplens.papers.reproduction import ReproductionEffort, reproduce
+from skiplens.papers.statistics import LEVEL
 from skiplens.papers.study import choose
 from skiplens.readings.reading import Measurement, Provenance
 
@@ -115,6 +117,28 @@ def test_figure_8_the_other_way_round():
     assert (
         found["half"] == found["half_from_16"] == found["plain"] == found["turning_point"] == found["dead"] == "differs"
     )
+
+
+def fewer(readings, starts):
+    """Each depth with the first of its starts."""
+    for reading in readings:
+        kept = starts[reading.setting("depth")]
+        reading.arrays["losses"] = reading.arrays["losses"][:, :kept]
+    return readings
+
+
+def test_every_depth_of_figure_8_may_have_starts_of_its_own():
+    starts = {4: 20, 8: 12, 16: 20, 32: 8, 64: 5}
+    readings = fewer(without_noise(grids(fig8_runs("laptop", 0), rectified_as_printed)), starts)
+    named = {claim.name: claim for claim in FIG8}
+    for name in ("deeper", "plain", "turning_point", "half", "half_from_16", "low"):
+        assert named[name].judge(readings).verdict == "reproduced", name
+    found = named["low"].judge(readings)  # the worse of the depths 32 and 64, each over its own starts
+    (grid,) = [r for r in readings if (r.setting("family"), r.setting("depth")) == ("2-shortcut", 32)]
+    losses = grid["losses"][6].log10()  # at the rate 1
+    width = scipy.stats.t.ppf(1 - LEVEL / 4, 7) * losses.std() / 8**0.5  # two depths share the level
+    assert found.ours == pytest.approx(float(losses.mean())) and found.uncertainty == pytest.approx(float(width))
+    assert fig7_fig8.draw_fig8(readings)
 
 
 @pytest.mark.parametrize(

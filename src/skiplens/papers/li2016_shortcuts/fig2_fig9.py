@@ -300,7 +300,6 @@ def _problem(readings: Readings, epochs: int = 1, depth: int = 0) -> str:
 
 
 FIG2 = (_during, _after, _responses)
-
 FIG9 = (_parameters, _best, _gain, _longer)
 
 
@@ -356,7 +355,6 @@ _DEVIATIONS = (
     "the width changes are strided and padded with zeros, so that all shortcut depths have the same parameters.",
     "On a GPU the passes are in bfloat16 with weights in float32.",
 )
-
 
 _ONCE = "The paper trains each network once, here several times."
 _DEPTHS = "The paper gives no depths: here 36 q + 2, which all shortcut depths divide."

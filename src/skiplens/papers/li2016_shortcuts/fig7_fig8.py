@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from skiplens.base.axes import Float
 from skiplens.papers import statistics
@@ -22,11 +23,8 @@ from skiplens.plots.figure import Figure, Mark
 from skiplens.readings.reading import Measurement
 from skiplens.training.batched.plan import best_rate
 
-SMALL_RATE = -1.5
-"""At which families are compared at equal rates: the best one of 1-shortcut networks at depth 96."""
-
+SMALL_RATE = -1.5  # at which families are compared at equal rates: the best one of 1-shortcut networks at depth 96
 _TEXT = "Figure 7 and the text under it"
-
 _PLAIN = ("xavier", "orthogonal")
 
 
@@ -149,7 +147,7 @@ FIG7 = (
 @claim("Figure 8, left, and the text under it", "falls with every depth")
 def _deeper(readings: Readings) -> Judgement:
     """Deeper 2-shortcut networks find their lower optimal losses."""
-    columns = [after - before for before, after in pairwise(each(readings, "2-shortcut", best_losses))]
+    columns = [difference(after, before) for before, after in pairwise(each(readings, "2-shortcut", best_losses))]
     sentence = "Decades by which the final loss of 2-shortcut networks changes from one depth to the next, least fall."
     return judge_columns(columns, Band(-math.inf, 0.0), sentence)
 
@@ -174,7 +172,7 @@ def _low(readings: Readings) -> Judgement:
 
 def _above_best_depth(readings: Readings, at_least: int, depths: str) -> Judgement:
     columns = [
-        best_losses(grid_of(readings, family, depth)) - best_losses(grid_of(readings, family, 8))
+        difference(best_losses(grid_of(readings, family, depth)), best_losses(grid_of(readings, family, 8)))
         for family in _PLAIN
         for depth in depths_of(readings, family, at_least)
     ]
@@ -195,7 +193,7 @@ def _dead(readings: Readings) -> Judgement:
 
 def _half_the_loss(readings: Readings, at_least: int) -> Judgement:
     columns = [
-        best_losses(grid_of(readings, "2-shortcut", depth)) - best_losses(grid_of(readings, family, depth))
+        difference(*(best_losses(grid_of(readings, name, depth)) for name in ("2-shortcut", family)))
         for depth in depths_of(readings, "2-shortcut", at_least)
         for family in _PLAIN
     ]
@@ -264,7 +262,15 @@ def judge_columns(columns: Sequence[Tensor], band: Band, sentence: str) -> Judge
     """A verdict on several numbers, each with its networks; none means that the preset lacks the depths."""
     if not columns:
         return Judgement("not attempted", explanation=f"{sentence} This preset has no networks as deep as that.")
-    return decide(over_seeds(torch.stack(list(columns), dim=1)), band, sentence)
+    found = [over_seeds(column, len(columns)) for column in columns]  # each over the starts that it has
+    values, widths = ([getattr(one, name) for one in found] for name in ("value", "half_width"))
+    return decide(statistics.Interval(torch.stack(values), torch.stack(widths)), band, sentence)
+
+
+def difference(one: Float[Tensor, " networks"], other: Float[Tensor, " others"]) -> Float[Tensor, " both"]:
+    """Start by start, as far as both have starts."""
+    both = min(len(one), len(other))
+    return one[:both] - other[:both]
 
 
 def each(readings: Readings, family: str, take: Callable[[Measurement], Tensor], at_least: int = 0) -> list[Tensor]:
@@ -313,7 +319,8 @@ def _three_figures(
     best, fastest, all_rates = list[Mark](), list[Mark](), list[Mark]()
     for place, family in enumerate(dict.fromkeys(reading.setting("family") for reading in readings)):
         for panel, kept, take in ((best, readings, best_losses), (fastest, with_rates, best_rates)):
-            panel += curve(depths_of(kept, family), torch.stack(each(kept, family, take), dim=1), family, place)
+            columns = pad_sequence(each(kept, family, take), padding_value=math.nan)  # those of fewer starts
+            panel += curve(depths_of(kept, family), columns, family, place)
         deepest = grid_of(readings, family, depths_of(readings, family)[-1])
         losses = final_losses(deepest)
         finite = torch.where(torch.isfinite(losses).all(1, keepdim=True), losses, math.nan)

@@ -1,13 +1,4 @@
-"""MacDonald et al. 2023, On skip connections and normalisation layers in deep optimisation.
-
-Every file of a figure or theorem has its `ITEM`, figures 3 to 6 and the tables share one.
-
-Measured at the laptop preset without the items on images (seed 0, one CPU core, torch 2.13): 24 claims reproduced, 12
-corrected, 3 differ, 1 undecided. Skips raise the singular values of single blocks, as the paper says; they do not raise
-those of the derivative in the parameters, and after ten iterations the network without skips is ahead (both differ).
-Corrected are theorem 5.1, which a network of three weights refutes, four steps of its proof, lemma B.5, theorem 4.5's
-hypothesis on nonlinearities, its remark on batch norm and equation 33, and the average pool of section 6.2.
-"""
+"""MacDonald et al. 2023, On skip connections and normalisation layers in deep optimisation."""
 
 from skiplens.papers.macdonald2023_regularity import fig1, fig2, fig3_to_fig6, thm2_3, thm4_5, thm4_7, thm5_1
 from skiplens.papers.study import PaperCard, Study
