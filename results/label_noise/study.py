@@ -10,7 +10,6 @@ import json
 import math
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -36,7 +35,6 @@ LABELS = {"fine": 10, "coarse": 2}
 NOISE = {"clean": 0.0, "noisy": 0.4}
 
 
-@dataclass(frozen=True)
 class Noisy(statistics.ReplicateSettings):
     """A pre-activation ResNet-18 that learns digits whose labels may be noisy."""
 
