@@ -9,7 +9,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.randomness import Randomness
-from skiplens.edits.initialisation import HEAD, _called_layers, looks_linear, torch_default, unit_variance
+from skiplens.edits.initialisation import HEAD, looks_linear, torch_default, unit_variance
 
 
 def mlp(depth=6, width=16, activation=nn.ReLU, bias=True):
@@ -122,7 +122,10 @@ def test_layers_in_the_order_of_their_calls():
         def forward(self, x):
             return self.second(self.first(x))
 
-    assert _called_layers(Backwards(), torch.ones(2, 3)) == ["first", "second"]
+    X, network = inputs(50, 3), Backwards().double()
+    made = unit_variance(network, X).requires_grad_(False)
+    assert float(made.first(X).square().mean()) == pytest.approx(1), "the first that is called, not the first by name"
+    assert float(made(X).square().mean().sqrt()) == pytest.approx(HEAD)
 
 
 def test_what_cannot_be_drawn_is_one_sentence():

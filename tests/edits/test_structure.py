@@ -1,6 +1,7 @@
 """Changed parts, against networks that were written that way by hand."""
 
 import copy
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -46,6 +47,23 @@ def test_gradients_pass_shortcuts(network):
     made = structure.add_shortcuts(network, [("2", "2")], zeros=["2.weight"])
     made(X).sum().backward()
     assert made[0].weight.grad.abs().sum() > 0
+
+
+class Pair(NamedTuple):
+    signal: torch.Tensor
+    answer: torch.Tensor
+
+
+@pytest.mark.parametrize("kind", [tuple, list, Pair])
+def test_a_shortcut_to_one_of_several_tensors(network, kind):
+    class Fork(nn.Module):
+        def forward(self, x):
+            return Pair(2 * x, 3 * x) if kind is Pair else kind((2 * x, 3 * x))
+
+    found = structure.add_shortcuts(nn.Sequential(Fork()), [("0", "0", 1)])(X)
+    assert type(found) is kind and torch.equal(found[0], 2 * X) and torch.equal(found[1], 3 * X + X)
+    with pytest.raises(InvalidInputError, match=r"A Fork gives 2 tensors; end its span with the number of one"):
+        structure.add_shortcuts(nn.Sequential(Fork()), [("0", "0")])(X)
 
 
 @pytest.mark.parametrize("kind", ["layer", "batch"])

@@ -118,6 +118,60 @@ def test_blocks_of_several_layers_get_a_shortcut_around_each():
     assert torch.equal(made(X), model[-1](X + model[0](X))), "around the norm too"
 
 
+def test_no_shortcut_over_two_layers_of_different_shapes():
+    torch.manual_seed(0)
+    body = [layer for places in (8, 4, 2, 1) for layer in (nn.Conv1d(4, 4, 1), nn.ReLU(), nn.AdaptiveAvgPool1d(places))]
+    model = nn.Sequential(nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 4, 1), *body, nn.Flatten(), nn.Linear(4, 3))
+    found = offered(model)
+    assert "shortcuts_over_2" in found  # the first pair has 8 places before and between
+    assert found["shortcuts_over_2"].remedies[0].parameters["spans"] == [["2", "5"]]
+    assert changed(model, (found["shortcuts_over_2"],), X)(X).shape == (64, 3)
+
+
+class Forked(nn.Module):
+    """Gives a signal for the next block and a part of the answer, as WaveNet does; all have one shape."""
+
+    def __init__(self, first):
+        super().__init__()
+        self.on, self.out, self.both = (nn.Linear(8, 8) for _ in range(3))
+        self.first = first  # whether the signal comes first
+
+    def forward(self, x):
+        inside = torch.tanh(self.both(x))
+        on, out = self.on(inside), self.out(inside)
+        return (on, out) if self.first else (out, on)
+
+
+class ForkedChain(nn.Module):
+    def __init__(self, first, depth=5):
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks, self.head = nn.ModuleList(Forked(first) for _ in range(depth)), nn.Linear(8, 3)
+
+    def forward(self, x, shortcuts=()):
+        answer = 0
+        for number, block in enumerate(self.blocks):
+            on, out = block(x) if block.first else reversed(block(x))
+            x, answer = (x + on if number in shortcuts else on), answer + out
+        return self.head(answer)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_blocks_that_give_several_tensors_get_a_shortcut_to_the_one_that_goes_on(first):
+    model = ForkedChain(first)
+    change = offered(model)["shortcuts_over_1"]
+    spans, zeros = (change.remedies[0].parameters[name] for name in ("spans", "zeros"))
+    assert spans[:4] == [[f"blocks.{k}", f"blocks.{k}", 0 if first else 1] for k in range(4)]
+    assert zeros[:2] == ["blocks.0.on.weight", "blocks.0.on.bias"] and "blocks.0.out.weight" not in zeros
+    made = changed(model, (change,), X)
+    with torch.no_grad():  # the last block has no next: it is changed inside, and here as it was
+        for name in zeros:
+            made.get_parameter(name).copy_(model.get_parameter(name))
+    made.blocks[4] = copy.deepcopy(model.blocks[4])
+    assert torch.equal(made(X), model(X, shortcuts=range(4)))
+    assert not torch.allclose(made(X), model(X))
+
+
 class Scanned(nn.Module):
     def __init__(self, embedding=1.0, recurrent=1.0):
         super().__init__()
@@ -139,6 +193,7 @@ def test_embeddings_and_recurrent_layers_far_from_torchs_start_are_drawn_as_torc
     nn.init.zeros_(zeros.head.bias)  # as many start them
     assert "torch_default" not in offered(zeros, "architecture", batch)
     for fault, reason in (({"embedding": 50.0}, "tokens.weight"), ({"recurrent": 0.02}, "cells.weight_hh_l0")):
+        assert next(iter(offered(Scanned(**fault), "architecture", batch))) == "torch_default", "no cost leaves it out"
         change = offered(Scanned(**fault), "architecture", batch)["torch_default"]
         assert change.reason.startswith(f"{reason} has ")
         made = changed(Scanned(**fault), (change,), codes).requires_grad_(False)

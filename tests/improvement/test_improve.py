@@ -6,6 +6,7 @@ import inspect
 import math
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy import stats
 from torch import nn
 
 import skiplens as sl
+from skiplens.base import silent
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.batch import Batch
 from skiplens.improvement.changes import changes_for, cool_down, trained_with
@@ -22,7 +24,7 @@ from skiplens.improvement.patient import Patient
 from skiplens.improvement.race import Race, RacedRun, race_figure, run_to_the_end
 from skiplens.improvement.reading import Improvement
 from skiplens.improvement.report import improvement_section
-from skiplens.improvement.search import LEAST, budget
+from skiplens.improvement.search import LEAST, Search, budget
 from skiplens.plots.figure import Line, Points
 from skiplens.readings.file import from_json, to_json
 from skiplens.readings.reading import Provenance
@@ -189,6 +191,8 @@ def test_what_is_kept_is_asked_whether_a_falling_rate_helps(faulty, monkeypatch,
     assert ("changed" in kept) == (len(names) > ("cooled" in kept)) and ("stays as it is" in found.sentence) == (
         not kept
     )
+    told = [row["loss of its pilot"] for row in found.reading.rows() if not row["gradients"]]
+    assert all(words.startswith("left out: ") for words in told), "what was raced was tried"
     assert any("a race does not prove it" in reason for reason in found.reading.left_out.values()) == (kept == "cooled")
     assert found.reading.cost == int(found.reading.costs.sum()) + 6 * (STEPS + STEPS // 4)
     assert from_json(to_json(found.reading)).sentence == found.sentence
@@ -334,6 +338,29 @@ def test_a_run_that_diverges_is_infinite_from_there():
     run = run_to_the_end(network(1), data(64), None, optimizer_choice("sgd"), rate=1e8, steps=40, seed=0)
     assert torch.isfinite(run.losses[0]) and torch.isinf(run.losses[-1])
     assert torch.isinf(run.losses).double().diff().ge(0).all()
+
+
+def test_a_softmax_too_many_is_found_behind_another_fault(monkeypatch):
+    """In the place of pilots: without a norm nothing learns, and many changes help a little."""
+
+    def forecast(model, data, **asked):
+        normed = "added_norm" in str(model)
+        without = any(hook.__name__ == "_logarithms" for hook in model._forward_hooks.values())
+        same = all(map(torch.equal, model.parameters(), faulty.parameters()))
+        score = -3.0 if normed and without else -0.5 if normed else 0.0 if same else -0.3
+        return SimpleNamespace(score=score, cost=20, guess=1.0, first_loss=1.0)
+
+    faulty = nn.Sequential(*network(6), nn.Softmax(-1))
+    patient = Patient(faulty, Batch(*data(64)), None, STEPS, optimizer_choice("adam"))
+    monkeypatch.setattr("skiplens.improvement.search.forecast", forecast)
+    search = Search(patient, data(64), 0, 1000, silent, None, "")
+    _, best = search.run(changes_for(patient, None)[0])
+    assert len(best.plan) == 2 and best.name.startswith("undo_softmax + ") and best.name.endswith("_norms")
+
+
+def test_losses_of_pilots_are_told_where_there_is_no_guess(better):
+    unknown = replace(better.reading, guess=math.nan, unit=2.0, scores=better.reading.scores * 0 + math.log(0.25))
+    assert {row["loss of its pilot"] for row in unknown.rows() if row["gradients"]} == {"0.5"}
 
 
 @pytest.mark.parametrize("cost", [140, 300, 600, 5000])

@@ -3,17 +3,17 @@
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils import parametrize
 
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.preserve_state import dropout_off
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.inputs import copy_of
 from skiplens.zoo import weight_laws
@@ -188,7 +188,8 @@ def unit_variance(
         if randomness is not None:
             _draw(layer, LAWS[law](tuple(layer.weight.shape), randomness.child(name).torch()))
         given = layer.forward(arrived).double()
-        axes = [axis for axis in range(given.ndim) if axis != _unit_axis(layer, given)]
+        units = given.ndim - (1 if isinstance(layer, nn.Linear) else layer.weight.ndim - 1)  # their axis
+        axes = [axis for axis in range(given.ndim) if axis != units]
         means = given.mean(axes) if centred and layer.bias is not None and not last else torch.zeros(())
         shape = [-1 if axis not in axes else 1 for axis in range(given.ndim)]
         size = float((given - (means.view(shape) if means.ndim else means)).square().mean().sqrt())
@@ -227,17 +228,10 @@ def looks_linear(network: nn.Module, inputs: Any, randomness: Randomness) -> nn.
     return _changed_on_the_way(network, inputs, change)
 
 
-def _called_layers(network: nn.Module, inputs: Any) -> list[str]:
-    """Names of the linear and convolution layers in the order of their first calls on `inputs`."""
-    order: list[str] = []
-    _run(network, inputs, lambda name, layer, arrived: order.append(name) if name not in order else None)
-    return order
-
-
 def _changed_on_the_way(network: nn.Module, inputs: Any, change: Change) -> nn.Module:
     """A copy whose layers `change` has changed before their first call each, so that each sees what comes then."""
-    fresh = copy_of(network)
-    order = _called_layers(fresh, inputs)
+    fresh, order = copy_of(network), list[str]()
+    _run(fresh, inputs, lambda name, layer, arrived: order.append(name) if name not in order else None)
     if not order:
         raise InvalidInputError(
             f"{type(network).__name__} calls no linear or convolution layer whose weights could be set; give a network "
@@ -255,41 +249,24 @@ def _changed_on_the_way(network: nn.Module, inputs: Any, change: Change) -> nn.M
 
 
 def _run(network: nn.Module, inputs: Any, visit: Callable[[str, WeightLayer, Tensor], Any]) -> None:
-    """Call `network`, and `visit` before each layer whose weights are plain parameters; buffers are put back."""
-    with ExitStack() as hooks, torch.no_grad(), _measured_modes(network), _same_buffers(network):
+    """Call `network`, and `visit` before each layer whose weights are plain parameters; modes and buffers are put back.
+
+    Dropout is off and batch norms are at work, as the first step of a training sees them on average.
+    """
+    norms = {module: module.training for module in network.modules() if isinstance(module, _BatchNorm)}
+    kept = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    with ExitStack() as hooks, torch.no_grad(), dropout_off(network):
         for name, layer in weight_layers(network):
             if not parametrize.is_parametrized(layer):
                 hook = layer.register_forward_pre_hook(lambda layer, given, name=name: visit(name, layer, given[0]))
                 hooks.enter_context(hook)
+        for norm in norms:
+            norm.train()
         Arguments.of(inputs).call(network)
-
-
-@contextmanager
-def _measured_modes(network: nn.Module) -> Iterator[None]:
-    """Dropout off and batch norms at work, as the first step of a training sees them on average."""
-    before = {module: module.training for module in network.modules() if isinstance(module, _DropoutNd | _BatchNorm)}
-    for module in before:
-        module.training = isinstance(module, _BatchNorm)
-    try:
-        yield
-    finally:
-        for module, mode in before.items():
-            module.training = mode
-
-
-@contextmanager
-def _same_buffers(network: nn.Module) -> Iterator[None]:
-    kept: Mapping[str, Tensor] = {name: buffer.clone() for name, buffer in network.named_buffers()}
-    try:
-        yield
-    finally:
+        for norm, mode in norms.items():
+            norm.training = mode
         for name, buffer in network.named_buffers():
             buffer.copy_(kept.get(name, buffer))
-
-
-def _unit_axis(layer: WeightLayer, given: Tensor) -> int:
-    """The axis of units in what a layer gives."""
-    return given.ndim - 1 if isinstance(layer, nn.Linear) else given.ndim - layer.weight.ndim + 1
 
 
 def _draw(layer: WeightLayer, weights: Tensor) -> None:

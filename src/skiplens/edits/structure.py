@@ -24,34 +24,42 @@ SATURATING = (nn.Sigmoid, nn.Tanh, nn.Hardsigmoid, nn.Hardtanh, nn.Softsign, nn.
 class AddedShortcut:
     """Both ends of a shortcut: a hook that keeps a module's input, and one that adds it to a later module's output."""
 
+    place: int | None = None  # which output of the later module it is added to, where that gives several
     held: Tensor | None = field(default=None, repr=False)
 
     def keep(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """Before the first module of the branch."""
         self.held = arguments[0]
 
-    def add(self, module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+    def add(self, module: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
         """After its last module."""
         kept, self.held = self.held, None
-        return output if kept is None else output + kept
+        if kept is None or isinstance(output, Tensor):
+            return output if kept is None else output + kept
+        if self.place is None:
+            kind, count = type(module).__name__, len(output)
+            raise InvalidInputError(f"A {kind} gives {count} tensors; end its span with the number of one, from 0.")
+        parts = [part + kept if place == self.place else part for place, part in enumerate(output)]
+        return type(output)(*parts) if hasattr(output, "_fields") else type(output)(parts)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "AddedShortcut":
         """A copy holds nothing of a call that goes on."""
-        return memo.setdefault(id(self), AddedShortcut())
+        return memo.setdefault(id(self), AddedShortcut(self.place))
 
 
-def add_shortcuts(model: nn.Module, spans: Iterable[Sequence[str]], zeros: Iterable[str] = ()) -> nn.Module:
+def add_shortcuts(model: nn.Module, spans: Iterable[Sequence[Any]], zeros: Iterable[str] = ()) -> nn.Module:
     """A copy of `model` with identity shortcuts over some of its parts.
 
     Args:
         model: Any module.
         spans: For each shortcut the first and the last module of what it passes by; input and output have one shape.
+            Where the last gives several tensors, the number of the one that is added to comes third.
         zeros: Parameters that start at zero, as the last layers of the new branches: the copy then starts as the
             shortcuts alone. Where a norm was added after such a layer its scale starts at zero instead.
     """
     fresh = copy_of(model)
-    for first, last in spans:
-        shortcut = AddedShortcut()
+    for first, last, *place in spans:
+        shortcut = AddedShortcut(*place)
         _module(fresh, first).register_forward_pre_hook(shortcut.keep)
         _module(fresh, last).register_forward_hook(shortcut.add)
     with torch.no_grad():

@@ -148,27 +148,29 @@ def _shortcuts(patient: Patient) -> Made:
     if len(spans) < LEAST_LAYERS:
         return f"only {len(spans)} of its layers give what they take in shape"
     made, growth = list[Change](), f"{len(patient.weights)} layers in a row without a shortcut"
-    for length in (1, 2):
-        chosen = [(spans[k][0], spans[k + length - 1][1]) for k in range(0, len(spans) - length + 1, length)]
-        layers = [spans[k + length - 1][2] for k in range(0, len(spans) - length + 1, length)]
-        own = {layer: patient.model.get_submodule(layer).named_parameters(recurse=False) for layer in layers}
+    for length, over in ((1, "1 layer"), (2, "2 layers")):
+        pairs = [(spans[k], spans[k + length - 1]) for k in range(0, len(spans) - length + 1, length)]
+        pairs = [pair for pair in pairs if pair[0][1].before == pair[1][1].after]
+        if not pairs:
+            continue
+        chosen = [[first, last.name, *last.place] for (first, *_), (_, last, _) in pairs]
+        own = {end: patient.model.get_submodule(end).named_parameters(recurse=False) for _, (*_, end) in pairs}
         ends = [f"{layer}.{part}" for layer, found in own.items() for part, _ in found]
-        remedy = Remedy("add_shortcuts", {"spans": [list(span) for span in chosen], "zeros": ends})
-        over = f"{length} layer{'s' * (length > 1)}"
+        remedy = Remedy("add_shortcuts", {"spans": chosen, "zeros": ends})
         words = f"add {len(chosen)} identity shortcuts over {over} each, with branches that start at zero"
         made.append(Change(f"shortcuts_over_{length}", "shortcuts", words, growth, (remedy,)))
     return made
 
 
-def _spans(patient: Patient) -> list[tuple[str, str, str]]:
+def _spans(patient: Patient) -> list[tuple[str, LayerCall, str]]:
     """Both ends of what shortcuts could pass by, and its last layer: from an activation right before it, if any."""
     calls, once = patient.calls, {call.name for call in patient.weights}
     found: dict[str, tuple[int, LayerCall, LayerCall]] = {}  # where it begins, what the shortcut is around, last layer
     for place, call in enumerate(calls):
         around = patient.around(call) if call.name in once and call is not patient.weights[-1] else None
-        if around is not None:
+        if around is not None and around.end in ("", call.name):
             found[around.name] = found[around.name][0] if around.name in found else place, around, call
-    spans = list[tuple[str, str, str]]()
+    spans = list[tuple[str, LayerCall, str]]()
     for name, (place, around, last) in found.items():
         if any(other.startswith(f"{name}.") for other in found):
             continue  # shortcuts inside it are enough
@@ -176,7 +178,7 @@ def _spans(patient: Patient) -> list[tuple[str, str, str]]:
         while first and _passes_on(calls[first - 1], once) and calls[first - 1].before == around.before:
             first -= 1
         inside = calls[first].name.startswith(f"{name}.") or first == place
-        spans.append((name if inside else calls[first].name, name, last.name))
+        spans.append((name if inside else calls[first].name, around, last.name))
     return spans
 
 
@@ -330,13 +332,13 @@ def _schedule_code(factor: str) -> str:
 _KINDS: tuple[tuple[int, str, Callable[[Patient], Made]], ...] = (
     (2, "standardise the inputs", _standardised),
     (2, "take a softmax out", _softmax),
-    (1, "another start", _starts),
     (1, "torch's own start", _torch_start),
+    (1, "another size of the last layer", _head),
+    (1, "another start", _starts),
     (1, "another size of branches", _branches),
     (2, "shortcuts", _shortcuts),
     (2, "norms", _norms),
     (2, "norms before the sum", _norms_first),
     (2, "other activations", _activations),
-    (1, "another size of the last layer", _head),
     (0, "warm-up and clipping", _training),
 )

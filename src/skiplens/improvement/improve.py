@@ -200,6 +200,7 @@ class _Work:
             p=p,
             is_proven=bool(in_order),
             guess=before.guess,
+            unit=abs(before.first_loss),
             cost=search.spent + self.spent,
             steps=patient.steps,
             optimizer=patient.choice.name,

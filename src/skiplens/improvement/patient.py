@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +26,8 @@ class LayerCall(NamedTuple):
     module: nn.Module
     before: tuple[int, ...]
     after: tuple[int, ...]
+    place: tuple[int, ...] = ()  # where it gives several tensors: which of them the next block takes
+    end: str = ""  # and the weight layer inside that gave it
 
 
 @dataclass(frozen=True)
@@ -76,29 +79,39 @@ class Patient:
 
     @cached_property
     def all_calls(self) -> list[LayerCall]:
-        """The calls of all modules that take and give one tensor, in the order in which they end."""
-        found: list[LayerCall] = []
+        """The calls of all modules that take and give one tensor, in the order in which they end.
+
+        Also those that give several, one of them from a layer inside, which goes into the next module of their class.
+        """
+        found, layers = list[LayerCall | None](), list[tuple[str, Tensor]]()
+        waiting: list[tuple[int, Tensor, LayerCall]] = []
 
         def note(name: str, module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-            if given and isinstance(given[0], Tensor) and isinstance(output, Tensor):
-                found.append(LayerCall(name, module, tuple(given[0].shape), tuple(output.shape)))
+            if not given or not isinstance(given[0], Tensor):
+                return
+            shape, parts = tuple(given[0].shape), output if isinstance(output, tuple | list) else ()
+            for number, part, fork in waiting:
+                if part is given[0] and type(module) is type(fork.module):
+                    found[number] = found[number] or fork
+            for (place, part), (layer, made) in product(enumerate(parts), layers):
+                if part is made and made.shape == shape and layer.startswith(f"{name}."):
+                    waiting.append((len(found), part, LayerCall(name, module, shape, shape, (place,), layer)))
+            found.append(LayerCall(name, module, shape, tuple(output.shape)) if isinstance(output, Tensor) else None)
+            if isinstance(module, WeightLayer):
+                layers.append((name, output))
 
         with preserve_state(self.model), torch.no_grad():
             for name, module in self.model.named_modules():  # `preserve_state` takes the hooks away
                 module.register_forward_hook(partial(note, name))
             self.batch.first(2).arguments().call(self.model)
-        return found
+        return [call for call in found if call is not None]
 
     def around(self, layer: LayerCall) -> LayerCall | None:
-        """The smallest module around a weight layer, itself at least, that gives what it takes in shape."""
-        called = {call.name: call for call in self.all_calls}
-        name = layer.name
-        while name:
-            call = called.get(name)
-            if call is not None and call.before == call.after:
-                return call
-            name = name.rpartition(".")[0]
-        return None
+        """The smallest module around a weight layer, or one that gives several tensors, that keeps the shape."""
+        called, parts = {call.name: call for call in self.all_calls}, layer.name.split(".")
+        names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+        equal = [called[name] for name in names if name in called and called[name].before == called[name].after]
+        return next((call for call in equal if call.end), next(iter(equal), None))
 
     @cached_property
     def shared(self) -> list[str]:

@@ -87,10 +87,7 @@ class Race:
     @property
     def rank_p(self) -> float:
         """Two-sided Wilcoxon signed-rank test, exact, of the logarithms; it needs six pairs to prove anything."""
-        tiny = torch.finfo(torch.float64).tiny
-        before, after = (ends.clamp_min(tiny).log() for ends in self.ends)
-        # Two infinite numbers are alike.
-        return signed_rank_p((after - before).nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf))
+        return signed_rank_p(torch.from_numpy(self._differences()))
 
     def _differences(self) -> np.ndarray:
         ceiling = CLIPPED * self.guess if self.guess > 0 else BEYOND

@@ -25,7 +25,7 @@ class Improvement(Reading, kind="improvement"):
     tried: tuple[str, ...]  # what was tried, by the names of the changes
     scores: Float[Tensor, " tried"]  # the logarithm of the loss at the end of the pilot of each, in units of a guess
     costs: Int[Tensor, " tried"]  # gradients spent on each
-    left_out: Mapping[str, Any]  # what was not tried, and why
+    left_out: Mapping[str, Any]  # what was not tried, or not taken in the end, and why
     seemed_better: str  # what was raced; '' where nothing was
     # losses of the network as it was in the race, (seeds, steps); infinite after a divergence
     losses_before: Float[Tensor, "seeds steps"]
@@ -34,10 +34,11 @@ class Improvement(Reading, kind="improvement"):
     gain: float  # how many times lower the loss ends
     p: float  # the probability of such a gain by chance; of two tests in a row the larger one
     is_proven: bool  # whether the changed network is better beyond chance
-    guess: float  # the loss of the best constant answer
+    guess: float  # the loss of the best constant answer; NaN where it is not known
     cost: int  # gradients computed in all
     steps: int  # length of the trainings of the race
     optimizer: str  # what moves the parameters
+    unit: float = math.nan  # the loss at the start, which scores are in units of where there is no guess
     # the network before and, where it was changed, after it, as data; empty where it was not looked at
     drawings: tuple[Mapping[str, Any], ...] = ()
 
@@ -83,7 +84,8 @@ class Improvement(Reading, kind="improvement"):
         """What was tried as a table, best first, then what was not."""
         found = sorted(zip(self.scores.tolist(), self.tried, self.costs.tolist(), strict=True))
         words = [name.replace("_", " ") for _, name, _ in found]
-        losses = [in_words(self.guess * math.exp(min(score, 50.0))) for score, *_ in found]
+        unit = self.guess if self.guess > 0 else self.unit
+        losses = [in_words(unit * math.exp(min(score, 50.0))) for score, *_ in found]
         tried = list(zip(words, losses, (str(cost) for *_, cost in found), strict=True))
-        left_out = [(name, f"not tried: {reason}", "") for name, reason in self.left_out.items()]
+        left_out = [(name, f"left out: {reason}", "") for name, reason in self.left_out.items()]
         return tuple(dict(zip(COLUMNS, row, strict=True)) for row in (*tried, *left_out))

@@ -74,7 +74,9 @@ class Search:
         """What pilots find better than what it grew from: changes, pairs of the best ones, and a third to those."""
         singles = self._with(base, changes, cost)
         alone = [tried for tried in self.tried if len(tried.plan) == 1 and tried.cost == cost]
-        pool = [tried.plan[0] for tried in sorted(alone, key=_score)]
+        # A softmax too many, or inputs of a wrong size, may hide behind another fault: then alone they show nothing.
+        alone.sort(key=lambda tried: (tried.plan[0].slot not in ("inputs", "outputs"), _score(tried)))
+        pool = [tried.plan[0] for tried in alone]
         leads: dict[str, Tried] = {}
         for single in singles:
             leads.setdefault(single.plan[0].slot, single)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.zoo.layers import Residual
-from skiplens.zoo.skips import IsometricPool, PaddedAveragePool
+from skiplens.zoo.skips import IsometricPool
 from skiplens.zoo.weight_laws import fill_weights_, he_weights, orthogonal_weights
 
 Family = Literal["mlp", "resnet", "transformer"]
@@ -141,17 +141,12 @@ def _resnet(plan: Blueprint) -> nn.Module:
             into = before if place == 0 else width
             conv = nn.Conv2d(into, width, 3, stride if place == 0 else 1, padding=1)
             pieces += [*_norm(plan.norm, into, True), nn.ReLU(), conv]
-        pool = _isometric(before, width) if first else None
+        pool = IsometricPool(2, before, width) if first else None  # half the pixels and twice the channels
         made += [Residual(nn.Sequential(*pieces), pool)] if plan.shortcut else pieces
         before = width
     return nn.Sequential(
         *made, *_norm(plan.norm, before, True), nn.ReLU(), Mean((2, 3)), nn.Linear(before, plan.outputs)
     )
-
-
-def _isometric(before: int, after: int) -> nn.Module:
-    """Half the pixels and twice the channels by orthonormal patterns: all singular values 1."""
-    return IsometricPool(2, before, after) if after <= 4 * before else PaddedAveragePool(2, after - before)
 
 
 def _transformer(plan: Blueprint) -> nn.Module:
