@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, ClassVar
 
@@ -49,7 +49,7 @@ class LayerStates(Reading, kind="layers"):
         parameter_gradients: Norm of the derivative of the loss by them.
         statistics: Numbers from which a batch norm in training mode takes a variance; 0 for all other layers.
         unreached: Modules with trainable parameters of which none gets a gradient, the outermost ones.
-        aside: Those of them that are called after everything that the loss reaches.
+        aside: Those of them that come after everything that the loss reaches, or lead to other outputs alone.
         zero_gradients: Parameters whose gradient is zero in every entry.
         trainable: How many parameters, as tensors, want a gradient.
         joins: Sums of which one part is no product with weights, as a shortcut is.
@@ -124,6 +124,7 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
     fixed = 2 * sum(p.numel() * p.element_size() for p in named.values())  # the gradient, and that of a piece
     pieces = pieces_of(model, batch, memory, "the layers in one pass", fixed)
     watches: list[_Watch] = []
+    elsewhere: Gradients = {}
 
     def watched(piece: Batch) -> Any:
         watches.append(_Watch(piece.samples))
@@ -131,7 +132,9 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
 
     with preserve_state(model), torch.enable_grad():
         if len(pieces) == 1:
-            value = _loss(watched(batch), batch, loss)
+            returned = watched(batch)
+            value = _loss(returned, batch, loss)
+            elsewhere = _gradients(named, [o for o in _real(returned) if o.requires_grad], kept=True)
             gradients, joins = _gradients(named, [value]), _joins(value)
         else:
             value, parts = slopes(model, pieces, lambda outputs: _loss(outputs, batch, loss), watched)
@@ -141,13 +144,24 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
                 for name, found in _gradients(named, outputs, by).items():
                     gradients[name] = _sum(gradients[name], found)
                 watches[:] = [reduce(_Watch.joined, watches)]
-        return _states(model, batch, watches[0].rows, float(value.detach()), gradients, joins)
+        states = _states(model, batch, watches[0].rows, float(value.detach()), gradients, joins)
+        return replace(states, aside=(*states.aside, *_beside(model, states, elsewhere)))
 
 
-def _gradients(named: dict[str, nn.Parameter], outputs: list[Tensor], by: list[Tensor] | None = None) -> "Gradients":
+def _beside(model: nn.Module, states: LayerStates, elsewhere: "Gradients") -> Iterator[str]:
+    """The modules without a gradient of the loss that are on the way to another output, such as auxiliary heads."""
+    for name in set(states.unreached) - {*states.aside, "the whole model"}:
+        if any(elsewhere.get(f"{name}.{own}") is not None for own, _ in model.get_submodule(name).named_parameters()):
+            yield name
+
+
+def _gradients(
+    named: dict[str, nn.Parameter], outputs: list[Tensor], by: list[Tensor] | None = None, kept: bool = False
+) -> "Gradients":
     found: tuple[Tensor | None, ...] = (None,) * len(named)
     if named and any(output.requires_grad for output in outputs):
-        found = torch.autograd.grad(outputs, list(named.values()), by, allow_unused=True)
+        by = [torch.ones_like(output) for output in outputs] if by is None else by
+        found = torch.autograd.grad(outputs, list(named.values()), by, kept, allow_unused=True)
     return dict(zip(named, found, strict=True))
 
 
