@@ -124,7 +124,7 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
     fixed = 2 * sum(p.numel() * p.element_size() for p in named.values())  # the gradient, and that of a piece
     pieces = pieces_of(model, batch, memory, "the layers in one pass", fixed)
     watches: list[_Watch] = []
-    elsewhere: Gradients = {}
+    elsewhere: set[int] = set()
 
     def watched(piece: Batch) -> Any:
         watches.append(_Watch(piece.samples))
@@ -134,7 +134,7 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
         if len(pieces) == 1:
             returned = watched(batch)
             value = _loss(returned, batch, loss)
-            elsewhere = _gradients(named, [o for o in _real(returned) if o.requires_grad], kept=True)
+            elsewhere = {id(getattr(node, "variable", None)) for node in _autograd(list(_real(returned)))}
             gradients, joins = _gradients(named, [value]), _joins(value)
         else:
             value, parts = slopes(model, pieces, lambda outputs: _loss(outputs, batch, loss), watched)
@@ -148,20 +148,17 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
         return replace(states, aside=(*states.aside, *_beside(model, states, elsewhere)))
 
 
-def _beside(model: nn.Module, states: LayerStates, elsewhere: "Gradients") -> Iterator[str]:
+def _beside(model: nn.Module, states: LayerStates, elsewhere: set[int]) -> Iterator[str]:
     """The modules without a gradient of the loss that are on the way to another output, such as auxiliary heads."""
     for name in set(states.unreached) - {*states.aside, "the whole model"}:
-        if any(elsewhere.get(f"{name}.{own}") is not None for own, _ in model.get_submodule(name).named_parameters()):
+        if any(id(parameter) in elsewhere for parameter in model.get_submodule(name).parameters()):
             yield name
 
 
-def _gradients(
-    named: dict[str, nn.Parameter], outputs: list[Tensor], by: list[Tensor] | None = None, kept: bool = False
-) -> "Gradients":
+def _gradients(named: dict[str, nn.Parameter], outputs: list[Tensor], by: list[Tensor] | None = None) -> "Gradients":
     found: tuple[Tensor | None, ...] = (None,) * len(named)
     if named and any(output.requires_grad for output in outputs):
-        by = [torch.ones_like(output) for output in outputs] if by is None else by
-        found = torch.autograd.grad(outputs, list(named.values()), by, kept, allow_unused=True)
+        found = torch.autograd.grad(outputs, list(named.values()), by, allow_unused=True)
     return dict(zip(named, found, strict=True))
 
 
@@ -179,15 +176,22 @@ def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:
         return main_output(outputs).square().mean()
 
 
-def _joins(value: Tensor) -> int:
-    """Sums in the graph of autograd of two values that are neither parameters nor both fresh from weights."""
-    waiting, seen, found = [value.grad_fn], set[Any](), 0
+def _autograd(values: list[Tensor]) -> Iterator[Any]:
+    """The operations and leaves that autograd knows these values from."""
+    waiting, seen = [value.grad_fn for value in values], set[Any]()
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        waiting += (parts := [part for part, _ in node.next_functions])
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [part for part, _ in node.next_functions]
+            yield node
+
+
+def _joins(value: Tensor) -> int:
+    """Sums in the graph of autograd of two values that are neither parameters nor both fresh from weights."""
+    found = 0
+    for node in _autograd([value]):
+        parts = [part for part, _ in node.next_functions]
         names = [part.name() for part in parts if part is not None and "AccumulateGrad" not in part.name()]
         fresh = all("mm" in name or "Conv" in name for name in names)
         found += node.name().startswith("AddBackward") and len(names) == 2 and not fresh
