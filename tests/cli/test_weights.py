@@ -26,7 +26,7 @@ def test_safetensors_are_loaded(tmp_path):
     assert (load_weights(nn.Linear(3, 2), path).weight == 5.0).all()
 
 
-@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "module._orig_mod."])
+@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "module._orig_mod.", "net."])
 def test_weights_of_a_wrapped_model_are_loaded(tmp_path, wrapper):
     path = tmp_path / "weights.pt"
     torch.save({wrapper + name: value for name, value in trained().state_dict().items()}, path)

@@ -68,6 +68,24 @@ def video() -> dict[str, torch.Tensor]:
     return {"pixel_values": normal(2, 3, 32, 32)}
 
 
+def series(kind: str) -> Family:
+    """An encoder and a decoder of numbers over time, which return the parameters of a distribution."""
+    sizes = {name: value for name, value in ENCODER_DECODER.items() if not name.endswith("token_id")}
+    sizes |= {"encoder_layers": 2, "prediction_length": 4, "context_length": 8, "lags_sequence": [1, 2]}
+
+    def inputs() -> dict[str, torch.Tensor]:
+        past, future = normal(10, 2), normal(4, 2)
+        found = {
+            "past_values": past[..., 0],
+            "past_time_features": past,
+            "past_observed_mask": torch.ones(past.shape[:2]),
+        }
+        return {**found, "future_values": future[..., 0], "future_time_features": future}
+
+    config = {key: value for key, value in sizes.items() if key != "vocab_size"} | {"num_time_features": 2}
+    return Family(f"{kind}Model", 7, "2 in each of 2 encoder layers, 3 in a decoder layer", config, inputs)
+
+
 NEWER: dict[str, Family] = {
     "Qwen3": Family("Qwen3ForCausalLM", 4, SUM2, {**GROUPED, "head_dim": 8}),
     "Gemma3": Family(
@@ -178,6 +196,14 @@ NEWER: dict[str, Family] = {
             "decoder_start_token_id": 0,
         },
         both,
+    ),
+    "TimeSeriesTransformer": series("TimeSeriesTransformer"),
+    "Informer": series("Informer"),
+    "Nystromformer": Family(
+        "NystromformerForSequenceClassification",
+        4,
+        SUM2,
+        {**TEXT, "segment_means_seq_len": 8, "num_landmarks": 4, "conv_kernel_size": 3},
     ),
     "LED": Family(
         "LEDForConditionalGeneration",

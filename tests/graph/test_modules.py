@@ -28,7 +28,7 @@ class Block(nn.Module):
 
 
 class Layers(nn.Module):
-    """Three residual blocks; `looks` makes it decide by a value, which torch.export refuses."""
+    """Three residual blocks; `looks` makes it read numbers with NumPy, which torch.export refuses."""
 
     def __init__(self, looks=False):
         super().__init__()
@@ -38,7 +38,7 @@ class Layers(nn.Module):
     def forward(self, x):
         x = self.enter(x)
         for layer in self.layers:
-            x = layer(x) if not self.looks or x.abs().sum() > 0 else x
+            x = layer(x) if not self.looks or x.detach().numpy().any() else x
         return self.leave(x)
 
 
@@ -117,7 +117,7 @@ def test_no_names_leave_the_choice_as_it_is():
 
 
 class Branches(nn.Module):
-    """Modules that return what is added to the stream, with norms before them or none; it decides by a value."""
+    """Modules that return what is added to the stream, with norms before them or none; it may ask NumPy."""
 
     def __init__(self, norms, looks):
         super().__init__()
@@ -128,7 +128,7 @@ class Branches(nn.Module):
     def forward(self, x):
         x = self.enter(x)
         for norm, branch in zip(self.norms, self.branches, strict=True):
-            x = x + branch(norm(x)) if not self.looks or x.abs().sum() > 0 else x
+            x = x + branch(norm(x)) if not self.looks or x.detach().numpy().any() else x
         return self.leave(x.tanh())
 
 

@@ -3,15 +3,20 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils import checkpoint as checkpoint_module
+from torch.utils.checkpoint import checkpoint
 
 import skiplens as sl
-from skiplens.base.errors import CoupledSamplesError
+from skiplens.base.errors import CoupledSamplesError, InvalidInputError
 from skiplens.graph.dissect import dissect
 from skiplens.kernels.limit.kernel import ModuleKernel
+from skiplens.paths.reading import PathSpectrum
+from skiplens.signal.layers import LayerStates
 from skiplens.signal.reading import SignalReading
+from skiplens.signal.structure import StructureReading
 from skiplens.tangent.empirical import empirical_ntk
 from skiplens.tangent.reading import TangentReading
-from tests.networks import Formula, drawn, linear, noise
+from tests.networks import Formula, drawn, linear, mlp, noise
 from tests.tolerances import assert_close
 
 
@@ -241,6 +246,146 @@ def test_a_choice_of_rows_by_data_does_not_end_the_convergence_lens():
     assert not [problem for problem in report.problems if problem.traceback]
 
 
+class Packed(nn.Module):
+    """Packs its samples by their lengths, as NumPy does that reads them."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.leave = nn.GRU(3, 4, batch_first=True), linear(4, 2)
+
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.leave(self.rnn(packed)[1][0])
+
+
+def test_packed_sequences_have_a_tangent_kernel():
+    model, inputs, lengths = drawn(Packed()), noise(5, 6, 3), torch.tensor([6, 2, 3, 6, 1])
+    report = sl.inspect(model, ((inputs, lengths), torch.arange(5) % 2), lenses=["tangent"])
+    assert report.problems == ()
+
+    def rows(x):  # a sample alone, its length behind its numbers
+        return model(x[:, :-1].reshape(1, 6, 3), x[0, -1:].long())
+
+    joined = torch.cat([inputs.flatten(1), lengths[:, None]], 1)
+    oracle = Formula(lambda m, x: rows(x))
+    oracle.parameters = model.parameters
+    assert_close(report.reading(TangentReading).kernel, kernel_by_rows(oracle, joined))
+
+
+class OneDict(nn.Module):
+    """Takes a batch as one dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.enter, self.leave = nn.Embedding(5, 4), linear(3, 4), linear(4, 2)
+
+    def forward(self, batch):
+        x = self.enter(batch["numbers"])
+        return self.leave(x + torch.tanh(self.words(batch["word"])))
+
+
+def test_a_batch_in_one_dict_is_handed_over_as_the_one_argument():
+    inputs = {"word": torch.arange(6) % 5, "numbers": noise(6, 3)}
+    labels = torch.arange(6) % 2
+    forms = ((inputs, labels), {**inputs, "labels": labels}, {"batch": inputs, "labels": labels})
+    model = drawn(OneDict())
+    kernels = []
+    for data in forms:
+        report = sl.inspect(model, data, lenses=["signal", "jacobians", "tangent"])
+        assert report.problems == ()
+        kernels.append(report.reading(TangentReading).kernel)
+    assert torch.equal(kernels[0], kernels[1]) and torch.equal(kernels[1], kernels[2])
+
+
+def test_two_pairs_in_a_tuple_are_two_batches_and_the_error_says_so():
+    model = Formula(lambda m, x, t: (m.f(x + t), m.f(x - t)), f=linear())
+    x, t = noise(4, 3), noise(4, 3)
+    with pytest.raises(InvalidInputError, match=r"was read as two batches; .* is written as \[\(inputs, targets\)\]"):
+        sl.inspect(model, ((x, t), (x, t)), lenses=["layers"])
+    assert sl.inspect(model, [((x, t), (x, t))], lenses=["layers"]).problems == ()
+
+
+def test_losses_that_are_all_a_model_returns_are_added():
+    class Detector(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f = linear()
+
+        def forward(self, x, targets):
+            scores = self.f(x)
+            return {"classes": nn.functional.cross_entropy(scores, targets), "size": scores.square().mean()}
+
+    model, x, y = drawn(Detector()), noise(6, 3), torch.arange(6) % 3
+    found = sl.inspect(model, (x, y), lenses=["layers"]).reading(LayerStates)
+    assert found.loss == pytest.approx(float(sum(model(x, y).values()).detach()))
+
+
+def test_a_loss_that_reads_no_targets_needs_none():
+    def likelihood(outputs, _):
+        return outputs.square().sum(1).mean()
+
+    def compared(outputs, targets):
+        return (outputs - targets).square().mean()
+
+    model, x = drawn(linear()), noise(6, 3)
+    report = sl.inspect(model, x, loss=likelihood, lenses=["layers", "curvature", "forecast"])
+    assert report.problems == ()
+    assert report.reading(LayerStates).loss == pytest.approx(float(likelihood(model(x), None).detach()))
+    refused = sl.inspect(model, x, loss=compared, lenses=["curvature"]).problems
+    assert "inputs alone" in refused[-1].message
+
+
+def test_a_module_of_an_output_that_the_loss_does_not_read_is_a_note():
+    def rule(m, x):
+        x = m.enter(x)
+        return m.head(x), m.auxiliary(x)
+
+    model = drawn(Formula(rule, enter=linear(3, 4), auxiliary=linear(4, 2), head=linear(4, 2), lost=linear(4, 2)))
+    report = sl.inspect(model, (noise(6, 3), torch.arange(6) % 2), lenses=["layers"])
+    found = {finding.severity: finding.where for finding in report.findings if finding.rule == "no_gradient"}
+    assert found == {"warning": ("lost",), "note": ("auxiliary",)}
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_do_not_stop_a_lens(reentrant):
+    """Torch runs neither derivatives by chosen tensors nor second ones through all of them."""
+
+    def rule(m, x):
+        for block in (m.a, m.b):
+            x = x + checkpoint(block, x, use_reentrant=reentrant)
+        return m.leave(x)
+
+    parts = {"a": mlp(3), "b": mlp(3), "leave": linear(3, 2)}
+    plain = Formula(lambda m, x: m.leave(x + m.a(x) + m.b(x + m.a(x))), **parts)
+    data, lenses = (noise(6, 3).requires_grad_(), torch.arange(6) % 2), ["layers", "curvature", "tangent", "forecast"]
+    report, expected = (sl.inspect(drawn(model), data, lenses=lenses) for model in (Formula(rule, **parts), plain))
+    assert report.problems == ()
+    assert_close(report.reading(TangentReading).kernel, expected.reading(TangentReading).kernel)
+    assert checkpoint_module.CheckpointFunction.__module__ == "torch.utils.checkpoint"
+
+
+def test_paths_are_those_that_lead_to_the_output_that_is_judged():
+    """Branches of a second tower would count as shallow ones."""
+    parts = {name: linear(4, 4) for name in "abc"} | {"first": linear(4, 3), "second": linear(4, 2)}
+    model, data = drawn(Formula(two_heads, **parts)), (noise(8, 4), torch.arange(8) % 3)
+    report = sl.inspect(model, data, lenses=["paths"])
+    assert report.reading(PathSpectrum).block_names == ("a", "b")
+    assert "is not computed from c;" in report.reading(StructureReading).notes[-1]
+
+
+def test_nan_in_the_data_is_no_training():
+    inputs = noise(300, 3)
+    inputs[299, 0] = torch.nan
+    with pytest.raises(InvalidInputError, match="The data has NaN or infinite values, which end a training"):
+        sl.forecast(drawn(linear()), (inputs, torch.arange(300) % 3))
+
+
+def test_whole_numbers_as_outputs_break_no_rule():
+    report = sl.inspect(Formula(lambda m, x: m.f(x).argmax(1), f=linear()), (noise(6, 3), torch.arange(6) % 3))
+    assert not [problem for problem in report.problems if problem.traceback]
+    assert len(report.missing) < len(report.problems)  # one reason is told once
+
+
 def two_heads(m, x):
     x = x + torch.tanh(m.a(x))
     return m.first(x + torch.tanh(m.b(x))), m.second(x + torch.tanh(m.c(x)))
@@ -264,3 +409,36 @@ def test_a_compiled_model_is_looked_at_as_it_was_written(caplog):
     report = sl.inspect(compiled, (noise(6, 4), torch.arange(6) % 4), lenses=["signal", "layers", "task"])
     assert report.reading(SignalReading).block_names == ("layers.0", "layers.1", "layers.2")
     assert report.problems == () and not caplog.records
+
+
+class SetAttention(nn.Module):
+    """Attention of projected queries as set transformers write it: heads by split and cat, added to the queries."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v, self.f = (linear(4, 4) for _ in range(4))
+
+    def forward(self, queries, keys):
+        q = self.q(queries)
+        heads = (torch.cat(x.split(2, 2), 0) for x in (q, self.k(keys), self.v(keys)))
+        q, k, v = heads
+        out = q + torch.softmax(q @ k.transpose(1, 2), 2) @ v
+        out = torch.cat(out.split(len(queries), 0), 2)
+        return out + torch.tanh(self.f(out))
+
+
+class Induced(nn.Module):
+    """Learned points that attend to the inputs, and the inputs to them."""
+
+    def __init__(self):
+        super().__init__()
+        self.points, self.first, self.second = nn.Parameter(torch.randn(1, 3, 4)), SetAttention(), SetAttention()
+
+    def forward(self, x):
+        return self.second(x, self.first(self.points.repeat(len(x), 1, 1), x))
+
+
+def test_the_blocks_of_a_set_transformer():
+    blocks = dissect(drawn(Induced()), noise(2, 5, 4)).blocks
+    assert [block.shortcut.kind for block in blocks] == ["identity"] * 4
+    assert [block.branch_depth for block in blocks if block.parent is None] == [1, 1, 1, 1]

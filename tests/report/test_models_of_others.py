@@ -208,7 +208,7 @@ def test_a_model_that_takes_derivatives_itself(switched):
 
 def test_of_a_graph_that_cannot_be_read_no_chain_is_told():
     def rule(m, x):
-        return x if x.sum() > 1e9 else x + m.f(x)
+        return x if x.detach().numpy().sum() > 1e9 else x + m.f(x)
 
     report = sl.inspect(drawn(Formula(rule, f=linear(4, 4))), (noise(6, 4), CLASSES), lenses=["signal"])
     structure = sentence_of(report.reading(StructureReading))

@@ -119,6 +119,14 @@ def test_a_second_softmax_and_the_least_loss_that_it_leaves(net, targets, loss, 
     assert "squashed_outputs" not in found(net, targets=targets, loss=names["loss"])
 
 
+def test_a_sigmoid_and_a_relu_before_a_cross_entropy():
+    finding = found(model(4, nn.Sigmoid()))["squashed_outputs"]
+    assert finding.number == pytest.approx(math.log((math.e + 3) / math.e)) and "ends in a sigmoid" in finding.sentence
+    assert "ends in a ReLU" in found(model(4, nn.ReLU()))["cut_scores"].sentence
+    targets = torch.rand(64, 4, dtype=torch.float64)
+    assert {"cut_scores", "squashed_outputs"}.isdisjoint(found(model(4, nn.ReLU()), targets=targets))  # of numbers
+
+
 def test_scores_where_log_probabilities_are_wanted():
     net = model()
     nn.init.constant_(net[2].bias, -1000)

@@ -145,7 +145,7 @@ def test_an_own_loss_of_more_than_a_tensor_or_without_a_bound_has_no_guess():
         (nn.LogSoftmax(1), None, "log_probabilities"),
         (nn.LogSoftmax(1), F.nll_loss, "log_probabilities"),
         (nn.Identity(), nn.NLLLoss(), "scores"),
-        (nn.ReLU(), None, "scores"),
+        (nn.ReLU(), None, "cut_scores"),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )

@@ -19,7 +19,8 @@ from skiplens.plots.figure import Band
 from skiplens.readings.file import from_json, to_json
 from skiplens.task.measure import measure_task
 from skiplens.trainability import extrapolation
-from skiplens.trainability.forecast import forecast, guess_of
+from skiplens.trainability.forecast import Outlook, forecast, guess_of
+from skiplens.trainability.pilot import Pilot, Trial
 from skiplens.trainability.ranking import _deviation
 from skiplens.trainability.reading import DIVERGES, NOT_AT_ALL, SLOWLY, TRAINS, word_for
 from skiplens.trainability.report import ForecastLens, expected_curve
@@ -342,3 +343,19 @@ def test_a_batch_whose_samples_depend_on_each_other_is_not_cut():
     assert least > least_memory(lambda memory: forecast(model, data, cost=0, memory=memory))
     found, free = forecast(model, data, cost=20, memory=least), forecast(model, data, cost=20)
     torch.testing.assert_close(found.losses, free.losses, rtol=1e-12, atol=0, equal_nan=True)
+
+
+def test_no_loss_is_forecast_below_what_a_softmax_leaves():
+    inputs = torch.randn(32, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 3), nn.Softmax(1)).double()
+    found = forecast(model, (inputs, inputs[:, :3].argmax(1)))
+    least = math.log(1 + 2 / math.e)
+    assert found.loss >= least and found.interval[0] >= least and float(found.curve.min()) >= least
+    assert found.loss / found.guess > 0.3 and found.word != "trains"
+
+
+def test_losses_far_above_a_guess_are_not_extrapolated_to_a_training():
+    """With some batches at a loss of zero and others at millions the mean of logarithms says nothing."""
+    trial = Trial(0.1, [1e9, 1e7, 0.0, 1e7, 0.0, 1e6, 0.0, 1e6] * 8)
+    outlook = Outlook(Pilot((trial,), 0), extrapolation.Situation(1.0, 1.0), 400)
+    assert outlook.fields()["word"] == "does not train" and outlook.fields()["loss"] > 1e5

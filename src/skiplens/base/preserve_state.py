@@ -7,11 +7,13 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.utils import checkpoint
 
 from skiplens.base.errors import InvalidInputError
 
@@ -226,6 +228,22 @@ def without_autocast() -> Iterator[None]:
         for kind in ("cpu", "cuda"):
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+@contextmanager
+def checkpoints_off() -> Iterator[None]:
+    """Run a block in which `torch.utils.checkpoint` keeps activations: torch cannot run every derivative through it."""
+
+    class Kept:
+        @staticmethod
+        def apply(function: Callable[..., Any], _preserve: bool, *given: Any) -> Any:
+            return function(*given)
+
+    with (
+        mock.patch.object(checkpoint, "CheckpointFunction", Kept),
+        mock.patch.object(checkpoint, "_checkpoint_without_reentrant_generator", lambda *_, **__: iter([None])),
+    ):
         yield
 
 

@@ -105,8 +105,8 @@ def _print(report: "Report", full: bool) -> None:
             console.print_table(section.title, section.rows)
         for note in section.notes:
             console.out().print(note, markup=False, style="dim")
-    for problem in report.problems:
-        console.complain(f"{problem.lens}: {problem.message}")
+    for lenses, message in report.missing:
+        console.complain(f"{lenses}: {message}")
     if not full:
         console.out().print("--full prints what every lens saw.", markup=False, style="dim")
 

@@ -138,9 +138,10 @@ def load_weights(model: nn.Module, path: Path | str) -> nn.Module:
     if not is_file(path):
         raise InvalidInputError(f"There is no file of weights {path}.")
     state = read_safetensors(path) if path.suffix == ".safetensors" else _state_of(read_checkpoint(path), path)
-    for wrapper in ("module.", "_orig_mod."):  # of data parallelism and of torch.compile
-        if all(name.startswith(wrapper) for name in state):
-            state = {name.removeprefix(wrapper): value for name, value in state.items()}
+    for wrapper in ("module.", "_orig_mod.", f"{next(iter(state), '').partition('.')[0]}."):  # the last: of a trainer
+        bare = {name.removeprefix(wrapper): value for name, value in state.items()}
+        if all(name.startswith(wrapper) for name in state) and not state.keys() & model.state_dict().keys():
+            state = bare
     _require_fit(model, state, path)
     try:
         model.load_state_dict(state)

@@ -6,7 +6,8 @@ import logging
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.overrides import TorchFunctionMode
 
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import NotExportableError
@@ -36,6 +38,7 @@ class ExportedGraph:
     inputs: tuple[str, ...]  # the placeholders that take the model's inputs, in the order of `Arguments.leaves`
     outputs: dict[str, str]  # the node of each output tensor by the output's name, such as ``logits``
     functions: tuple[str, ...] = ()  # of the user's with a backward pass of their own, which is not in the graph
+    decided: bool = False  # whether Python decided something by the values of these inputs, which the graph repeats
 
 
 WALL = {"memory_format": torch.preserve_format}  # which nobody asks for, since a copy has it anyway
@@ -61,13 +64,16 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     key = architecture(model, arguments.positional, arguments.named)
     if key in _KNOWN:
         return _KNOWN[key]
+    decided = False
     try:
         try:
             program, graph, names, functions = _traced(model, arguments, torch.enable_grad)
-        except Exception as error:  # of a model that is not made to be trained, which may be looked at all the same
-            if _DATA_DEPENDENT.search(f"{type(error).__name__}: {error}"):
-                raise
-            program, graph, names, functions = _traced(model, arguments, torch.no_grad)
+        except Exception as error:
+            decided = bool(_DATA_DEPENDENT.search(f"{type(error).__name__}: {error}"))
+            if decided:
+                program, graph, names, functions = _decided(model, arguments, error)
+            else:  # it is not made to be trained, and may be looked at all the same
+                program, graph, names, functions = _traced(model, arguments, torch.no_grad)
     except Exception as error:
         raise NotExportableError(explain(model, error)) from error
     changed = [
@@ -77,8 +83,8 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     ]
     if changed:
         raise SelfChangeError(", ".join(changed[:5]))
-    found = replace(_read(model, program, graph, names), functions=tuple(functions))
-    if key is not None and not found.constants:
+    found = replace(_read(model, program, graph, names), functions=tuple(functions), decided=decided)
+    if key is not None and not found.constants and not decided:
         _KNOWN[key] = found
         if len(_KNOWN) > _MOST_KNOWN:
             del _KNOWN[next(iter(_KNOWN))]
@@ -86,21 +92,65 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
 
 
 def _traced(
-    model: nn.Module, arguments: Arguments, mode: Callable[[], Any]
+    model: nn.Module, arguments: Arguments, mode: Callable[[], Any], reads: Mapping[Any, Sequence[Any]] | None = None
 ) -> tuple[ExportedProgram, fx.Graph, Any, Any]:
     """The program, its graph, the names of its outputs and the functions that have a backward pass of their own.
 
-    With gradients switched on it is known where the model itself switches them off.
+    With gradients switched on it is known where the model itself switches them off. `reads` are numbers that Python
+    reads from tensors on the way, of which there are none in a trace.
     """
     names, functions = list[str](), dict[str, None]()
-    door = _FlatOutputs(model, names.extend)
-    with mode(), _quiet(), _noted(functions):
+    door = _FlatOutputs(model, names.extend, reads)
+    unchecked = mock.patch.object(torch.distributions.Distribution, "_validate_args", False)  # it reads the values
+    with mode(), _quiet(), _noted(functions), unchecked:
         program = torch.export.export(door, arguments.positional, arguments.named, strict=False)
         _unfold(program.graph_module)
         graph = rewritten(program, _decompositions())
         if graph is None:
             program = program.run_decompositions(_decompositions())  # this makes it functional too
     return program, graph or program.graph, names, functions
+
+
+def _decided(model: nn.Module, arguments: Arguments, error: Exception) -> tuple[ExportedProgram, fx.Graph, Any, Any]:
+    """What `_traced` gives where Python goes the way that it takes for these inputs; `error` where that fails too."""
+    try:
+        with torch.no_grad(), _Reads() as reads:
+            arguments.call(model)
+        return _traced(model, arguments, torch.enable_grad, reads.noted)
+    except Exception:
+        raise error from None
+
+
+class _Reads(TorchFunctionMode):
+    """Notes what Python reads from tensors, by the line that reads; or gives each line what was noted of it.
+
+    A trace may skip lines that only check or warn.
+    """
+
+    def __init__(self, noted: Mapping[Any, Sequence[Any]] | None = None) -> None:
+        super().__init__()
+        self.noted = defaultdict[Any, list[Any]](list)
+        self.given = {line: iter(values) for line, values in noted.items()} if noted else None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in READING:
+            return func(*args, **(kwargs or {}))
+        frames = (frame for frame, _ in traceback.walk_stack(None))
+        reader = next(frame for frame in frames if _is_of_a_model(frame.f_code.co_filename))
+        line = func, reader.f_code.co_filename, reader.f_lineno
+        if self.given is not None:
+            return next(self.given[line])  # no such line, or no more of it: the trace goes another way and is given up
+        self.noted[line].append(func(*args, **(kwargs or {})))
+        return self.noted[line][-1]
+
+
+def _is_of_a_model(file: str) -> bool:
+    """Whether code is that of a module, perhaps one of torch, and not what runs or traces it."""
+    return not file.startswith((_TORCH_FOLDER, __file__, "<")) or file.startswith(str(Path(nn.__file__).parent))
+
+
+READING = {torch.equal, torch.allclose, torch.is_nonzero, torch.Tensor.item, torch.Tensor.tolist}
+READING |= {getattr(torch.Tensor, f"__{name}__") for name in ("bool", "int", "float", "index", "contains")}
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
@@ -141,14 +191,16 @@ def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tens
 class _FlatOutputs(nn.Module):
     """The model with its outputs as a plain tuple, so that no class of its own has to be known to torch.export."""
 
-    def __init__(self, model: nn.Module, report_names: Callable[[Iterable[str]], None]) -> None:
+    def __init__(self, model: nn.Module, report_names: Callable[[Iterable[str]], None], reads: Any) -> None:
         super().__init__()
         self.model = model
         self.training = model.training
+        self.reads = reads
         self.report_names = report_names  # a function, because torch.export puts back a list that forward changes
 
     def forward(self, *arguments: Any, **named: Any) -> tuple[torch.Tensor, ...]:
-        outputs = dict(named_tensors(self.model(*arguments, **named)))
+        with _Reads(self.reads) if self.reads else contextlib.nullcontext():  # anew in each of several traces
+            outputs = dict(named_tensors(self.model(*arguments, **named)))
         self.report_names(outputs)
         return tuple(outputs.values())
 

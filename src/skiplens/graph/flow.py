@@ -170,8 +170,9 @@ class DataFlow:
 def learned_queries(exported: ExportedGraph) -> frozenset[str]:
     """Nodes that hold learned queries or latents: made of parameters alone, but activations in all they do.
 
-    Weights multiply them, and what attention makes of them and the inputs is added to them again. A position that is
-    only added is none: no weights multiply it alone. Where queries attend to each other first, it is their start.
+    Weights or activations multiply them, and what attention makes of them and the inputs is added to them again. A
+    position that is only added is none: nothing multiplies it alone. Where queries attend to each other first, it is
+    their start.
     """
     nodes = {node: number for number, node in enumerate(exported.graph.nodes)}
     above, moving, products = dict[fx.Node, Nodes](), set[fx.Node](), Nodes()
@@ -179,8 +180,8 @@ def learned_queries(exported: ExportedGraph) -> frozenset[str]:
         above[node] = union(above[source] for source in node.all_input_nodes) | 1 << number
         if node.name in exported.inputs or not moving.isdisjoint(node.all_input_nodes):
             moving.add(node)
-        elif operation(node) in MATRIX_PRODUCTS:
-            products |= 1 << number
+        if operation(node) in MATRIX_PRODUCTS:  # of parameters, or of an activation and them
+            products |= union(1 << nodes[s] for s in {node, *node.all_input_nodes} - moving)
     listed, found = list(nodes), set[str]()
     for node in moving:
         summands = [source for source in node.all_input_nodes if operation(node) in SIDES]

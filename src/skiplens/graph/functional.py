@@ -213,7 +213,10 @@ def _choose(available: dict[str, nn.Parameter], choice: ParameterChoice) -> dict
         )
     for name, p in chosen.items():
         if not p.is_floating_point():
-            raise InvalidInputError(f"The parameter {name!r} is of type {p.dtype}; only real ones can be chosen.")
+            raise InvalidInputError(
+                f"The parameter {name!r} is of type {p.dtype}; only real ones can be chosen. A complex one can be kept "
+                "as torch.view_as_real(…), and made of that in the forward pass."
+            )
     return chosen
 
 

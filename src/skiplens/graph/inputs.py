@@ -40,14 +40,25 @@ class Samples:
             yield where, self.take(where)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors that have a sample axis, by the name or position of their argument."""
+        """The tensors that have a sample axis, by the name or position of their argument, also inside of it."""
         named = {**{str(i): value for i, value in enumerate(self.args)}, **self.kwargs}
-        return {name: value for name, value in named.items() if isinstance(value, Tensor) and value.ndim > 0}
+        return {name: value for name, value in named_tensors(named) if value.ndim > 0}
 
     def with_tensors(self, tensors: Mapping[str, Tensor], count: int) -> "Samples":
         """The same arguments with the tensors of `tensors()` replaced by name."""
-        args = tuple(tensors.get(str(i), value) for i, value in enumerate(self.args))
-        return Samples(args, {name: tensors.get(name, value) for name, value in self.kwargs.items()}, count)
+        return Samples(_placed(self.args, tensors), _placed(self.kwargs, tensors), count)
+
+
+def _placed(value: Any, tensors: Mapping[str, Tensor], name: str = "") -> Any:
+    """The nested `value` with other tensors in the places that `named_tensors` names."""
+    if isinstance(value, Tensor):
+        return tensors.get(name, value)
+    ahead = f"{name}." if name else ""
+    if isinstance(value, Mapping):
+        return {key: _placed(entry, tensors, f"{ahead}{key}") for key, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(_placed(entry, tensors, f"{ahead}{place}") for place, entry in enumerate(value))
+    return value
 
 
 def samples_of(inputs: Inputs | Samples) -> Samples:
@@ -62,7 +73,10 @@ def samples_of(inputs: Inputs | Samples) -> Samples:
         raise InvalidInputError("inputs holds no tensor with a sample axis; hand over a tensor of shape (samples, …).")
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
-        raise InvalidInputError(f"The inputs disagree on the number of samples (their first axis): {listed}.")
+        raise InvalidInputError(
+            f"The inputs disagree on the number of samples (their first axis): {listed}. What all samples share, such "
+            "as a grid, belongs into the model: as a buffer, or in a module around it that hands it on."
+        )
     if 0 in counts.values():
         raise InvalidInputError("inputs has no samples (its first axis has size 0); hand over at least one.")
     return whole.with_tensors(tensors, next(iter(counts.values())))

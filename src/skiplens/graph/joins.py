@@ -249,7 +249,7 @@ def _brings_branch(flow: DataFlow, trunk: _Trunk, step: Step, kind: ShortcutKind
         return False
     nodes, fused = flow.between(trunk.fork, entering), fused_parameters(flow, _other(step))
     found = flow.parameters_in(nodes) | fused
-    if not found and kind == "identity" and any(ops.mixes(flow.nodes[number]) for number in members(nodes)):
+    if not found and kind == "identity" and multiplies_activations(flow, nodes):
         return True
     if not (nodes or fused) or found == _parameters_of(flow, trunk):
         return False
@@ -298,9 +298,10 @@ def _is_affine(flow: DataFlow, nodes: Nodes) -> bool:
 
 
 def multiplies_activations(flow: DataFlow, nodes: Nodes) -> bool:
-    """Whether attention, or another matrix product of two activations, is among these operations."""
+    """Whether a product of two activations is among these operations, such as attention, or a Fourier transform."""
     return any(
         flow.operation(number) in ops.ATTENTION
+        or "fft" in flow.operation(number)
         or (flow.operation(number) in ops.MATRIX_PRODUCTS and len(flow.sources[number]) > 1)
         for number in members(nodes)
     )

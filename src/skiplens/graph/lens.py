@@ -10,16 +10,16 @@ from inspect import signature
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from skiplens.base import Progress, Randomness
-from skiplens.base.arguments import type_name
+from skiplens.base.arguments import Arguments, type_name
 from skiplens.base.errors import CoupledSamplesError, InvalidInputError, NotExportableError, SkiplensError
 from skiplens.base.memory import REDUCTION, free_bytes, require_fits
 from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state, threads
-from skiplens.graph.batch import TARGETS, Batch, as_batches, several_of, take
+from skiplens.graph.batch import TARGETS, Batch, as_batches, map_tensors, several_of, take
 from skiplens.graph.dissect import dissect, other_backward
 from skiplens.graph.functional import PureModel, is_batch_coupled, main_output
 from skiplens.graph.inputs import copy_of, try_call
@@ -219,7 +219,7 @@ def prepared(
     """
     named = getattr(getattr(data, "dataset", data), "classes", ())  # as data sets of torchvision have them, and ours
     classes = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
-    data, loss, handed = with_targets(model, data, loss)
+    given, (data, loss, handed) = data, with_targets(model, data, loss)
     allowed *= next((FASTER.get(tensor.device.type, 1.0) for tensor in model.parameters()), 1.0)
     with threads(1):
         seen = take(data, samples, SEEN)
@@ -231,7 +231,11 @@ def prepared(
         batch = batch.map(lambda tensor: tensor.float() if tensor.dtype in COARSE else tensor)
         notes = (f"The model is in {' and '.join(types)}; a copy of it in float32 was measured.",)
     with threads(1):  # for two samples
-        model, told = settled(model, batch)
+        try:
+            model, told = settled(model, batch)
+        except InvalidInputError as error:
+            read_as_two = type(given) is tuple and [type(part) for part in given] == [tuple, tuple]
+            raise (InvalidInputError(f"{error} {TWO_BATCHES}") if read_as_two else error) from error.__cause__
         whole = Subject(model, batch, name, allowed=allowed)
         batch, cut = whole.few(samples, PASSES, fewest=FEWEST_PASSES)
     more = None if types else data  # it comes in the precision of the model itself
@@ -242,6 +246,10 @@ def prepared(
     return subject
 
 
+TWO_BATCHES = (
+    "The data, a tuple of two tuples, was read as two batches; one batch of several inputs and several targets is "
+    "written as [(inputs, targets)]."
+)
 TOGETHER = (
     "The model takes these {count} samples together only, as nodes of one graph; with the first 2 of them it said: "
     "{said}. Hand over several such sets as one batch, with a set in each entry of the first axis."
@@ -297,8 +305,25 @@ def with_decoder_inputs(model: nn.Module, data: Any) -> Any:
     return as_batches(data).map(completed)
 
 
+def as_one_argument(model: nn.Module, data: Any) -> Any:
+    """The data; a dict whose keys are no arguments of the model is the one argument of it, as in `forward(batch)`."""
+    taken = signature(model.forward).parameters
+    if isinstance(data, Iterator) or not taken or any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+        return data
+    inputs = take(data, 2).inputs
+    if not isinstance(inputs, dict) or set(inputs) & set(taken):
+        return data
+    try:
+        with preserve_state(model):
+            try_call(model, Arguments.of((inputs,)))
+    except SkiplensError:
+        return data
+    return as_batches(data).map(lambda batch: Batch((map_tensors(Tensor.clone, batch.inputs),), batch.targets))
+
+
 SUMMED = "The loss is the sum of those of its {count} targets."
 RETURNED = "The data has no targets beside the inputs, so the loss is the one that the model returns."
+UNREAD = "The data has no targets and the loss reads none; what is told of targets is about nothing."
 HANDED = "The model takes its targets as an argument ({name}), so they were handed over with its inputs."
 
 
@@ -309,7 +334,8 @@ def with_targets(model: nn.Module, data: Any, loss: Loss = None) -> tuple[Any, L
     """
     if isinstance(model, torch.jit.ScriptModule):
         raise InvalidInputError("No lens sees into compiled TorchScript. Hand in the nn.Module that it came from.")
-    known, data = list(signature(model.forward).parameters), with_decoder_inputs(model, data)
+    data = as_one_argument(model, with_decoder_inputs(model, data))
+    known = list(signature(model.forward).parameters)
     name = next((name for name in known if name in (*TARGETS, "y")), None)
     if isinstance(data, Iterator):
         return data, loss, ()
@@ -321,6 +347,8 @@ def with_targets(model: nn.Module, data: Any, loss: Loss = None) -> tuple[Any, L
         return plain, SeveralLosses(several, loss), told
     if loss is None and not few.targets.numel() and _returns_loss(model, few):
         return data, returned_loss_of, (RETURNED,)
+    if callable(loss) and not few.targets.numel() and _reads_no_targets(model, few, loss):
+        return as_batches(data).map(lambda batch: Batch(batch.inputs, torch.zeros(batch.samples))), loss, (UNREAD,)
     if name is None:
         return data, loss, ()
 
@@ -343,6 +371,15 @@ def _returns_loss(model: nn.Module, batch: Batch) -> bool:
     except SkiplensError:
         return False
     return len(outputs) > 1 and "loss" in outputs and not outputs["loss"].ndim
+
+
+def _reads_no_targets(model: nn.Module, batch: Batch, loss: Any) -> bool:
+    """Whether a loss is the same number whatever the targets are."""
+    with suppress(Exception), preserve_state(model), torch.no_grad():  # what is wrong with the loss is told later
+        outputs = batch.arguments().call(model)
+        first, second = (loss(outputs, torch.full((batch.samples,), value)) for value in (0.0, 1.0))
+        return bool(first.numel() == 1 and first.isfinite() and first == second)
+    return False
 
 
 def _fits(model: nn.Module, batch: Batch, loss: Loss) -> bool:

@@ -1,6 +1,6 @@
 """The loss: a name, a function or the model's own; how it adds up over batches; which one targets ask for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -108,8 +108,11 @@ def loss_name(loss: Loss) -> str:
 
 
 def returned_loss(outputs: Any) -> Tensor:
-    """The loss that a model returned: a scalar tensor, or the entry `loss` of what Hugging Face models return."""
+    """The loss that a model returned: a scalar, an entry `loss`, or the sum where it returned nothing but losses."""
     value = outputs.get("loss") if hasattr(outputs, "get") else outputs
+    parts = list(outputs.values()) if value is None and isinstance(outputs, Mapping) else []
+    if parts and all(isinstance(part, Tensor) and part.ndim == 0 and part.is_floating_point() for part in parts):
+        return torch.stack(parts).sum()  # as detectors return them
     if isinstance(value, tuple | list) and value:
         value = value[0]
     if isinstance(value, Tensor) and value.ndim == 0:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -204,6 +204,17 @@ def interpret(
     return {node: values[node] for node in wanted}
 
 
+def leading_to_output(network: ResidualNetwork) -> ResidualNetwork:
+    """The network with those blocks alone that its output is computed from; all of them where it is from none."""
+    above = {node.name for node in plan([network.node(network.output)], ())}
+    kept = [block for block in network.blocks if block.join in above]
+    if len(kept) in (0, len(network.blocks)):
+        return network
+    places = {block.index: place for place, block in enumerate(kept)}
+    blocks = [replace(b, index=places[b.index], parent=places.get(-1 if b.parent is None else b.parent)) for b in kept]
+    return replace(network, blocks=blocks)
+
+
 Part = Literal["block", "shortcut", "branch"]
 
 
@@ -285,7 +296,7 @@ def sources_of(network: ResidualNetwork, output: fx.Node) -> tuple[fx.Node, ...]
     if not found:
         raise InvalidInputError(
             "No floating number flows from the inputs to the output: the inputs are integers and no embedding reads "
-            "them. Wrap the model so that it takes floating inputs."
+            "them, or all are complex. Wrap the model so that it takes floating inputs (torch.view_as_complex in it)."
         )
     signals = [node for node in found if not (len(found) > 1 and _is_mask(network, node))]
     return tuple(signals or found)

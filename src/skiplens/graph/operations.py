@@ -106,11 +106,6 @@ def read_by(node: fx.Node) -> list[fx.Node]:
     return [] if kind in READING_SHAPES else node.all_input_nodes[: 1 if kind in LIKENING else None]
 
 
-def mixes(node: fx.Node) -> bool:
-    """Whether an operation mixes positions without parameters: a Fourier transform, or attention."""
-    return "fft" in operation(node) or operation(node) in ATTENTION
-
-
 def factor(node: fx.Node, argument: int) -> float | None:
     """The constant by which an addition multiplies this argument; None when it is not a constant."""
     kind = operation(node)

@@ -54,7 +54,7 @@ class BestChange(Reading, kind="best_change"):
         if self.helps:
             return f"Expected after {self.steps} steps: a loss of {became} instead of {was} ({tried})."
         if not math.isfinite(self.after):
-            return f"Alone it does not help: the loss diverges with it too ({tried})."
+            return f"Alone it does not help: the loss it leads to diverges ({tried})."
         return f"Alone it promises no clearly lower loss: {became} instead of {was} ({tried})."
 
 

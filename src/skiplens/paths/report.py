@@ -10,6 +10,7 @@ from skiplens.base import Progress, Randomness, SkiplensError, silent
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.words import branches, in_words
 from skiplens.graph.lens import Lens, Subject
+from skiplens.graph.network import leading_to_output
 from skiplens.paths.expanders import PathOptions
 from skiplens.paths.laws import LAWS
 from skiplens.paths.reading import PathSpectrum
@@ -42,7 +43,7 @@ class PathsLens(Lens):
         settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
         clock = Provenance.begin(settings, seed, subject.device)
         with preserve_state(subject.model):
-            network = subject.network_of(batch)
+            network = leading_to_output(subject.network_of(batch))
             options = PathOptions(seed=seed, blocks=True, signs=signs)
             reading, reason = signal_or_derivative(network, inputs, options, progress)
             notes = [*cut, *left_out, *reading.notes]
@@ -263,9 +264,9 @@ def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]
     yield Finding(
         rule="effective_depth",
         severity="warning" if 2 * len(lost) > paths.blocks else "note",
-        sentence=f"The network is shallow: its {paths.of} passes {branches(paths.mean_depth)} of {paths.blocks} "
-        f"branches on average{_by_tower(paths)}, where branches that each add 1/L of the power would give "
-        f"{in_words(expected, 2)}{idle_words}.",
+        sentence=f"The network is shallow: its {_NAMES[paths.of]} passes {branches(paths.mean_depth)} of "
+        f"{paths.blocks} branches on average{_by_tower(paths)}, where branches that each add 1/L of the power would "
+        f"give {in_words(expected, 2)}{idle_words}.",
         number=paths.mean_depth,
         threshold=FAR_BELOW * expected,
         where=idle,

@@ -26,7 +26,7 @@ from skiplens.base.errors import (
 )
 from skiplens.base.files import is_folder, read_json, write_content, written_together
 from skiplens.base.memory import CEILING, free_bytes, give_back, memory_retry
-from skiplens.base.preserve_state import dropout_off, preserve_random_state, threads
+from skiplens.base.preserve_state import checkpoints_off, dropout_off, preserve_random_state, threads
 from skiplens.base.progress import Progress, silent, usual
 from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import as_batches
@@ -74,7 +74,7 @@ ROOM, VECTORS = 2**31, 3  # bytes that a lens plans with on a processor, beside 
 SHOWN, WIDTH = 5, 240  # findings and characters of a line on one screen
 INTERRUPTED = "interrupted from the keyboard"
 DROPPING = (
-    "Dropout was switched off in {count} places ({names}) while the model was measured, and left on in the forecast; "
+    "Dropout was switched off in {places} ({names}) while the model was measured, and left on in the forecast; "
     "batch norm stayed in its mode."
 )
 UNEXPECTED = "ended in an error that it should have foreseen; the other lenses went on. Please report it"
@@ -117,7 +117,7 @@ class Report:
         found = [f"{finding.severity}: {finding.sentence} {finding.change}" for finding in self.findings[:SHOWN]]
         more = [f"… and {len(self.findings) - SHOWN} more findings."] * (len(self.findings) > SHOWN)
         seen = [f"{section.title}: {section.sentence}" for section in self.sections()]
-        missing = [f"not measured: {problem.lens} ({problem.message})" for problem in self.problems]
+        missing = [f"not measured: {lenses} ({message})" for lenses, message in self.missing]
         first = [self.advice] if self.advice else []
         lines = [f"{self.title}: {self.verdict}", *first, *found, *more, *seen, *filter(None, [spared(self.readings)])]
         lines += missing
@@ -215,6 +215,12 @@ class Report:
         return f"{'; '.join(filter(None, (failed, unfit, few)))}."
 
     @property
+    def missing(self) -> tuple[tuple[str, str], ...]:
+        """The lenses that gave nothing, those with one reason together, and the reason."""
+        reasons = dict.fromkeys(problem.message for problem in self.problems)
+        return tuple((", ".join(p.lens for p in self.problems if p.message == told), told) for told in reasons)
+
+    @property
     def _few(self) -> tuple[str, ...]:
         """The lenses whose samples are too few to call a network healthy."""
         few = {type(reading) for reading in self.readings if (samples_of(reading) or ENOUGH) < ENOUGH}
@@ -302,6 +308,7 @@ class Report:
             raise InvalidInputError(f"{path} does not hold the readings of a report: {error}.") from error
 
 
+@checkpoints_off()
 @preserve_random_state()  # a loader may draw
 def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each has a default
     model: nn.Module,
@@ -352,7 +359,8 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     subject = prepared(model, data, looked_at, name or type(model).__name__, loss, allowed)
     with dropout_off(model) as dropping:
         pass  # it is off for each lens alone, since the forecast trains with it
-    dropped = (DROPPING.format(count=len(dropping), names=listed(dropping)),) * bool(dropping)
+    places = f"{len(dropping)} place{'s' * (len(dropping) > 1)}"
+    dropped = (DROPPING.format(places=places, names=listed(dropping)),) * bool(dropping)
     subject = replace(subject, asked=samples is not None, notes=(*subject.notes, *dropped))
     readings: list[Reading] = []
     problems: list[Problem] = []

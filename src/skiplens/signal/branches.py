@@ -31,7 +31,7 @@ def _state(network: ResidualNetwork, flow: DataFlow, block: ResidualBlock) -> di
     weights = tuple(name for name in named if network.model.get_parameter(name).ndim > 1)
     every = dict.fromkeys(name for factor in factors for name in factor.parameters)
     scales = tuple(name for name in every if name not in weights)
-    squares = [float(values[factor.value].detach().double().square().sum()) for factor in matrices]
+    squares = [float(values[factor.value].detach().abs().double().square().sum()) for factor in matrices]
     norms = [factor for factor in factors if "batch_norm" in flow.operation(factor.number)]
     zero = {factor.number for factor in factors if is_near_zero(values[factor.value], factor.is_matrix)}
     branch = union(1 << flow.number[node] for node in flow.nodes if node.name in set(block.branch.nodes))

@@ -328,7 +328,8 @@ def _counted(reading: SignalReading, blocks: Sequence[int], verb: str) -> str:
 
 
 def _resolution(reading: SignalReading) -> float:
-    return torch.finfo(getattr(torch, reading.precision)).eps
+    kind = getattr(torch, reading.precision)
+    return torch.finfo(kind).eps if kind.is_floating_point else 0.0
 
 
 RULES = tuple(

@@ -46,7 +46,7 @@ def judge_reach(states: LayerStates) -> Iterator[Finding]:
         sentence = f"No gradient of the loss reaches {listed(tuple(lost))}."
         yield _finding("no_gradient", severity, sentence, (len(lost), 0.0), lost)
     if states.aside:
-        sentence = f"No gradient of the loss reaches {listed(states.aside)}, which comes after all that it reaches."
+        sentence = f"No gradient of the loss reaches {listed(states.aside)}: nothing of it is in what the loss reads."
         yield _finding("no_gradient", "note", sentence, (len(states.aside), 0.0), states.aside)
 
 

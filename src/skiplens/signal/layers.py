@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, ClassVar
 
@@ -48,7 +48,7 @@ class LayerStates(Reading, kind="layers"):
         parameter_gradients: Norm of the derivative of the loss by them.
         statistics: Numbers from which a batch norm in training mode takes a variance; 0 for all other layers.
         unreached: Modules with trainable parameters of which none gets a gradient, the outermost ones.
-        aside: Those of them that are called after everything that the loss reaches.
+        aside: Those of them that come after everything that the loss reaches, or lead to other outputs alone.
         zero_gradients: Parameters whose gradient is zero in every entry.
         trainable: How many parameters, as tensors, want a gradient.
         joins: Sums of which one part is no product with weights, as a shortcut is.
@@ -123,6 +123,7 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
     fixed = 2 * sum(p.numel() * p.element_size() for p in named.values())  # the gradient, and that of a piece
     pieces = pieces_of(model, batch, memory, "the layers in one pass", fixed)
     watches: list[_Watch] = []
+    elsewhere: set[int] = set()
 
     def watched(piece: Batch) -> Any:
         watches.append(_Watch(piece.samples))
@@ -130,7 +131,9 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
 
     with preserve_state(model), torch.enable_grad():
         if len(pieces) == 1:
-            value = _loss(watched(batch), batch, loss)
+            returned = watched(batch)
+            value = _loss(returned, batch, loss)
+            elsewhere = {id(getattr(node, "variable", None)) for node in _autograd(list(_real(returned)))}
             gradients, joins = _gradients(named, [value]), _joins(value)
         else:
             value, parts = slopes(model, pieces, lambda outputs: _loss(outputs, batch, loss), watched)
@@ -140,7 +143,15 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
                 for name, found in _gradients(named, outputs, by).items():
                     gradients[name] = _sum(gradients[name], found)
                 watches[:] = [reduce(_Watch.joined, watches)]
-        return _states(model, batch, watches[0].rows, float(value.detach()), gradients, joins)
+        states = _states(model, batch, watches[0].rows, float(value.detach()), gradients, joins)
+        return replace(states, aside=(*states.aside, *_beside(model, states, elsewhere)))
+
+
+def _beside(model: nn.Module, states: LayerStates, elsewhere: set[int]) -> Iterator[str]:
+    """The modules without a gradient of the loss that are on the way to another output, such as auxiliary heads."""
+    for name in set(states.unreached) - {*states.aside, "the whole model"}:
+        if any(id(parameter) in elsewhere for parameter in model.get_submodule(name).parameters()):
+            yield name
 
 
 def _gradients(named: dict[str, nn.Parameter], outputs: list[Tensor], by: list[Tensor] | None = None) -> "Gradients":
@@ -164,15 +175,22 @@ def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:
         return main_output(outputs).square().mean()
 
 
-def _joins(value: Tensor) -> int:
-    """Sums in the graph of autograd of two values that are neither parameters nor both fresh from weights."""
-    waiting, seen, found = [value.grad_fn], set[Any](), 0
+def _autograd(values: list[Tensor]) -> Iterator[Any]:
+    """The operations and leaves that autograd knows these values from."""
+    waiting, seen = [value.grad_fn for value in values], set[Any]()
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        waiting += (parts := [part for part, _ in node.next_functions])
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [part for part, _ in node.next_functions]
+            yield node
+
+
+def _joins(value: Tensor) -> int:
+    """Sums in the graph of autograd of two values that are neither parameters nor both fresh from weights."""
+    found = 0
+    for node in _autograd([value]):
+        parts = [part for part, _ in node.next_functions]
         names = [part.name() for part in parts if part is not None and "AccumulateGrad" not in part.name()]
         fresh = all("mm" in name or "Conv" in name for name in names)
         found += node.name().startswith("AddBackward") and len(names) == 2 and not fresh

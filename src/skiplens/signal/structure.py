@@ -14,10 +14,16 @@ from skiplens.graph import Lens, ResidualNetwork, Subject
 from skiplens.graph.dissect import CHOSEN_BLOCKS
 from skiplens.graph.functional import main_output
 from skiplens.graph.modules import ASSUMED, module_blocks
+from skiplens.graph.network import leading_to_output
 from skiplens.plots.figure import Bars, Figure, drawn, in_order, numbers
 from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance, Reading
+
+DECIDED = (
+    "The forward pass decides something in Python by the values inside a tensor; what is told of blocks, paths and "
+    "Jacobians holds for the way that these samples take."
+)
 
 
 class StructureReading(Reading, kind="structure"):
@@ -152,6 +158,11 @@ def _notes(model: nn.Module, network: ResidualNetwork) -> Iterator[str]:
     """What a person should know before reading on."""
     if not network.blocks and not network.dense:
         yield "There is no residual join, so what is told of blocks, branches and paths is empty; the rest applies."
+    if network.exported.decided:
+        yield DECIDED
+    followed = {block.name for block in leading_to_output(network).blocks}
+    if beside := tuple(block.name for block in network.blocks if block.name not in followed):
+        yield f"The output that is judged is not computed from {listed(beside)}; paths are those through the rest."
     broken = tuple(name for name, parameter in model.named_parameters() if not bool(parameter.isfinite().all()))
     if broken:
         names = listed(broken, most=3)

@@ -282,7 +282,8 @@ def sample_axes(call: Call, samples: int) -> Any:
     def axis(leaf: Any) -> int | None:
         return 0 if isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] == samples else None
 
-    return tree_map(axis, (call.args, call.kwargs))
+    packed = nn.utils.rnn.PackedSequence  # its rows are those of all samples; it takes nothing but tensors
+    return tree_map(axis, (call.args, call.kwargs), is_leaf=lambda value: isinstance(value, packed))
 
 
 Rules = dict[str, Rule]

@@ -46,15 +46,27 @@ def judge_start(reading: TaskReading) -> Iterator[Finding]:
 
 def judge_answers(reading: TaskReading) -> Iterator[Finding]:
     """Outputs that are squashed twice: in the model and in the loss."""
-    if reading.form in ("classes", "binary") and reading.answers == "probabilities":
-        word = "softmax" if reading.form == "classes" else "sigmoid"
-        least = math.log(1 + (max(2, reading.classes) - 1) / math.e)
-        sentence = (
-            f"The model ends in a {word}, and so does the loss: no sample's loss can fall below {in_words(least)}."
-        )
+    if least := least_loss(reading):
+        twice = "a softmax, and so does the loss" if reading.form == "classes" else "a sigmoid, and so does the loss"
+        twice = "a sigmoid, and the loss takes a softmax of that" if reading.answers == "sigmoids" else twice
+        sentence = f"The model ends in {twice}: no sample's loss can fall below {in_words(least)}."
         code = "loss = lambda outputs, targets: torch.nn.functional.nll_loss(outputs.log(), targets)"
         code = code if reading.form == "classes" else "loss = torch.nn.functional.binary_cross_entropy"
+        code = "" if reading.answers == "sigmoids" else code
         yield _found("squashed_outputs", "warning", sentence, (least, 0.0), code)
+
+
+def judge_cut(reading: TaskReading) -> Iterator[Finding]:
+    """Scores that cannot be negative."""
+    if reading.answers == "cut_scores":
+        sentence = "The model ends in a ReLU: scores below zero are cut, and what is cut for all samples stays at zero."
+        yield _found("cut_scores", "warning", sentence, (1.0, 0.0))
+
+
+def least_loss(reading: TaskReading) -> float:
+    """What no sample's loss can fall below because the model squashes its scores; 0 where it does not."""
+    squashes = reading.form in ("classes", "binary") and reading.answers in ("probabilities", "sigmoids")
+    return math.log(1 + (max(2, reading.classes) - 1) / math.e) if squashes else 0.0
 
 
 def judge_bound(reading: TaskReading) -> Iterator[Finding]:
@@ -154,6 +166,7 @@ RULES = tuple(
     for name, judge in (
         ("constant_inputs", judge_constant),
         ("squashed_outputs", judge_answers),
+        ("cut_scores", judge_cut),
         ("unbounded_loss", judge_bound),
         ("inputs_scale", judge_inputs),
         ("targets_scale", judge_targets),

@@ -63,20 +63,26 @@ def measure_task(
         outputs = main_output(returned)
         loss, fit = fitted(outputs, batch, loss)
         task = _Task(loss, _form(loss, outputs, fit.targets), outputs, fit.targets)
-        squashed = task.form == "binary" and _ends_in_sigmoid(model, batch)
+        scored = task.form in ("binary", "classes")
+        squashed = scored and SQUASHED.get((task.form, _last_operation(model, batch)))
         fields = {
             "loss_name": loss_name(loss),
             "form": task.form,
             "loss": task.taken(returned),
             "no_answer": task.no_answer(),
             "guess": task.guess() if task.form != "own" or (returned is outputs and outputs.ndim) else math.nan,
-            "answers": "probabilities" if squashed else task.answers(),
+            "answers": squashed or task.answers(),
             "output_size": task.output_size(),
             "classes": task.classes,
             "head": entry.head(model),
             **_inputs(entry, model, pieces, batch, outputs),
         }
     return TaskReading(samples=batch.samples, seen=seen.samples, **fields, **_data(seen, task, seed))
+
+
+SQUASHED = {("binary", "Sigmoid"): "probabilities", ("classes", "Sigmoid"): "sigmoids"}
+SQUASHED |= {(form, "Relu"): "cut_scores" for form in ("binary", "classes")}
+"""What outputs are, by the form of the loss and by the operation that the model ends in."""
 
 
 def form_of(loss: Loss) -> str:
@@ -248,13 +254,13 @@ class _Task:
         return scores.reshape([-1 if axis == self.axis else 1 for axis in range(self.outputs.ndim)])
 
 
-def _ends_in_sigmoid(model: nn.Module, batch: Batch) -> bool:
-    """Whether the last operation of the model, but for changes of shape, is a sigmoid."""
+def _last_operation(model: nn.Module, batch: Batch) -> str:
+    """The last operation of the model, but for changes of shape, as autograd calls it."""
     with torch.enable_grad():
         node = main_output(batch.first(2).arguments().call(model)).grad_fn
     while node is not None and node.name().startswith(("View", "Reshape", "Unsafe", "Squeeze", "Unsqueeze", "Select")):
         node = node.next_functions[0][0]
-    return node is not None and node.name().startswith("SigmoidBackward")
+    return "" if node is None else node.name().partition("Backward")[0]
 
 
 def _inputs(entry: _Entry, model: nn.Module, pieces: list[Batch], batch: Batch, outputs: Tensor) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class TaskReading(Reading, kind="task"):
         loss: At the start.
         no_answer: The loss of outputs zero: equal scores for all classes, or the mean square of the targets.
         guess: The loss of the best constant answer: the entropy of the labels, or the variance of the targets.
-        answers: What the outputs are: ``scores``, ``probabilities`` or ``log_probabilities``.
+        answers: What the outputs are: ``scores``, ``probabilities``, ``log_probabilities`` or ``sigmoids``.
         output_size: Root mean square of the outputs (around the mean of each sample's scores, for classes).
         head: Parameters that the outputs are proportional to; empty where that is not known.
         classes: How many classes the outputs have; 0 where targets are no classes.

@@ -37,8 +37,13 @@ class Situation:
 def level_of(trial: Trial, situation: Situation) -> float:
     """Where a trial has come to: the mean ln(loss / guess) of its last quarter."""
     unit = math.log(situation.guess)
-    logs = [logarithmic_mean([loss]) - unit for loss in trial.losses[-max(3, len(trial.losses) // 4) :]]
+    logs = [logarithmic_mean([loss]) - unit for loss in last_quarter(trial)]
     return float(np.clip(logs, LOWEST, HIGHEST).mean())
+
+
+def last_quarter(trial: Trial) -> list[float]:
+    """The losses that say where a trial has come to."""
+    return trial.losses[-max(3, len(trial.losses) // 4) :]
 
 
 def trial_features(pilot: Pilot, trial: Trial, situation: Situation, steps: float) -> dict[str, float]:

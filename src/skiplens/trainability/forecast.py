@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from skiplens.base import InvalidInputError, Progress, Randomness, silent
-from skiplens.base.preserve_state import preserve_random_state, preserve_state
-from skiplens.graph.batch import Batch, as_batches
+from skiplens.base.preserve_state import checkpoints_off, preserve_random_state, preserve_state
+from skiplens.graph.batch import Batch, as_batches, tensors_in
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import require_module
 from skiplens.graph.lens import settled, with_targets
@@ -24,6 +24,7 @@ from skiplens.readings.finding import Finding, by_severity
 from skiplens.readings.reading import Provenance
 from skiplens.signal import LayerStates, layer_findings, layer_states
 from skiplens.task import TaskReading, measure_task, task_findings
+from skiplens.task.findings import least_loss
 from skiplens.trainability.extrapolation import (
     HIGHEST,
     Fit,
@@ -31,6 +32,7 @@ from skiplens.trainability.extrapolation import (
     advised,
     candidates,
     fit_for,
+    last_quarter,
     level_of,
     trial_features,
 )
@@ -88,6 +90,7 @@ class TrainingLoss(LossFunction):
 PAIR = 2
 
 
+@checkpoints_off()
 @preserve_random_state()
 def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each has a default
     model: nn.Module,
@@ -152,6 +155,7 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
     situation = Situation(guess if guess > 0 else abs(task.loss) or 1.0, epoch, start)
 
     def told(fields: dict[str, Any]) -> Forecast:
+        fields = no_lower(fields, least_loss(task), situation.guess)
         cause = cause_of(fields["word"], task, states)
         return Forecast(
             **fields,
@@ -177,6 +181,15 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
         fields = Outlook(trained, replace(situation, share=small.share), steps).fields()
         found = told({**fields, "cost": math.ceil(trained.cost / small.parts) + READINGS})
     return found
+
+
+def no_lower(fields: dict[str, Any], least: float, guess: float) -> dict[str, Any]:
+    """The fields of a forecast, where no loss can fall below `least`."""
+    if not fields["loss"] < least:
+        return fields
+    interval = least, max(least, fields["interval"][1])
+    bounded = {"loss": least, "interval": interval, "curve": fields["curve"].clamp(min=least)}
+    return {**fields, **bounded, "word": word_for(least / guess)}
 
 
 def samples_at_once(model: nn.Module, batch: Batch, memory: int | None, copies: int) -> int | None:
@@ -216,6 +229,9 @@ class Outlook:
         }
 
     def _at(self, trial: Trial, steps: float) -> tuple[float, float, float]:
+        reached = math.log(max(SMALLEST, float(np.mean(last_quarter(trial)))) / self.situation.guess)
+        if reached > HIGHEST:  # and how far it will fall nobody knows: no network of the fit was so far up
+            return reached, -math.inf, reached
         return self.fit.predict(trial_features(self.pilot, trial, self.situation, steps))
 
     def _rates(self) -> tuple[float, float]:
@@ -271,6 +287,8 @@ def opened(data: Any, cost: int, seed: int, device: torch.device) -> tuple[Sourc
         next(iter(batches))  # says that there is none
     single = isinstance(batches.source, tuple) and len(batches.source) == 1
     whole = next(iter(batches)) if single else None
+    if whole is not None and not all(t.isfinite().all() for t in tensors_in([whole.inputs, whole.targets])):
+        raise InvalidInputError("The data has NaN or infinite values, which end a training. Remove or repair them.")
     size = BATCH if whole is not None and whole.samples >= 2 * BATCH else None
     source = source_of(whole if whole is not None else batches, size, Randomness(seed).child("forecast"), device)
     notes: tuple[str, ...] = ()
