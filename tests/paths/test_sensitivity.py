@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from skiplens.paths.weights import path_moments, path_weight_slopes, path_weights
+from skiplens.paths.weights import curvature_ratio_slope, path_moments, path_weight_slopes, path_weights
 from tests.tolerances import assert_close
 
 STEP = 1e-4  # central differences of smooth functions: error of order STEP² = 1e-8, rounding 1e-12
@@ -19,6 +19,13 @@ def test_slopes_equal_finite_differences(depth, ratio):
     # dv′/d log C = 2α²: a larger weight scale always means longer paths
     slope = 2 * path_moments(depth, ratio).variance
     assert_close(slope, central(lambda b: path_moments(depth, b).mean, ratio), relative=1e-6)
+
+
+@pytest.mark.parametrize("shortest", [1, 2])
+@pytest.mark.parametrize("ratio", [0.01, 0.3, 5.0])
+def test_curvature_ratio_slope_equals_finite_differences(ratio, shortest):
+    found = curvature_ratio_slope(40, ratio, shortest)
+    assert_close(found, central(lambda b: path_moments(40, b, shortest).curvature_ratio, ratio), relative=1e-6)
 
 
 def test_short_paths_lose_and_long_ones_gain():

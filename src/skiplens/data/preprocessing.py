@@ -20,14 +20,17 @@ class Standardisation:
 
     def __call__(self, images: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """The standardised images (samples, channels, height, width); bytes count as pixels, 255 being 1."""
+        self._require_channels(images)
+        pixels = as_floats(images, dtype) if images.dtype == torch.uint8 else images
+        mean, std = (pixels.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
+        return (pixels - mean) / std
+
+    def _require_channels(self, images: Tensor) -> None:
         if images.ndim < 3 or images.shape[-3] != len(self.mean):
             raise InvalidInputError(
                 f"These statistics are for {len(self.mean)} channels (…, channels, height, width); got images of shape "
                 f"{tuple(images.shape)}."
             )
-        pixels = as_floats(images, dtype) if images.dtype == torch.uint8 else images
-        mean, std = (pixels.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
-        return (pixels - mean) / std
 
 
 def measure_channels(stacks: Iterable[Tensor]) -> Standardisation:

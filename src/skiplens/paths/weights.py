@@ -179,6 +179,15 @@ def path_weight_slopes(depth: int, depth_ratio: Ratio) -> Float[Tensor, "*ratios
     return (r - mean[..., None]) * path_weights(depth, depth_ratio)
 
 
+def curvature_ratio_slope(depth: int, depth_ratio: Ratio, shortest: int = 1) -> Float[Tensor, "*ratios"]:
+    """dB/d log C = 2 Var(r) under the weights r ε_r², hence the complexity grows with C."""
+    law = bulk(check_depth(depth) - 1, ratio_tensor(depth_ratio), check_shortest(shortest) - 1)
+    r = law.branches + 1
+    mean_length = law.mean(r)
+    size_biased_mean = law.mean(r.square()) / mean_length
+    return 2 * law.mean(r * (r - size_biased_mean[..., None]).square()) / mean_length
+
+
 _NODES_EACH_SIDE, _NODES_PER_DEVIATION = 34, 1.65
 _RATIOS_AT_ONCE = 1000  # so that the temporaries of one piece stay in the cache
 

@@ -45,6 +45,7 @@ def every_layer():
         "group norm": ps.SampleNorm(6, 2, epsilon=0.1),
         "rms norm": ps.SampleNorm(4, 2, epsilon=0.1, is_centred=False),
         "scale": ps.ScaleShift(2, positions=3),
+        "fixed": ps.FixedLinear(sines(2, 3)),
         "composition": inner,
         "residual": ps.Residual(ps.SkipMap.truncation(2, 3), inner),
     }
@@ -52,7 +53,7 @@ def every_layer():
 
 NAMES = [
     "free", "bias", "rows", "entries", "convolution", "entry convolution", "tanh", "batch norm", "image batch norm",
-    "layer norm", "group norm", "rms norm", "scale", "composition", "residual",
+    "layer norm", "group norm", "rms norm", "scale", "fixed", "composition", "residual",
 ]  # fmt: skip
 
 
@@ -128,6 +129,8 @@ def jf(layer, weights, Z):
         return torch.kron(P.matrix(weights[: P.parameters]), eye)
     if isinstance(layer, ps.ScaleShift):
         return torch.diag(weights[: layer.channels].repeat_interleave(layer.positions * Z.shape[1]))
+    if isinstance(layer, ps.FixedLinear):
+        return torch.kron(layer.matrix, eye)
     if isinstance(layer, ps.Elementwise):
         return torch.diag(1 - Z.tanh().square().flatten())  # the one nonlinearity of the list is tanh
     return norm_jacobian(layer, Z)

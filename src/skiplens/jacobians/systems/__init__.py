@@ -5,6 +5,7 @@ from skiplens.jacobians.systems.affine import Convolution as Convolution
 from skiplens.jacobians.systems.affine import ScaleShift as ScaleShift
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES as NONLINEARITIES
 from skiplens.jacobians.systems.elementwise import Elementwise as Elementwise
+from skiplens.jacobians.systems.elementwise import FixedLinear as FixedLinear
 from skiplens.jacobians.systems.elementwise import Nonlinearity as Nonlinearity
 from skiplens.jacobians.systems.elementwise import Residual as Residual
 from skiplens.jacobians.systems.elementwise import SkipMap as SkipMap

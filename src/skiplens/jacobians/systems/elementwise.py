@@ -75,6 +75,33 @@ class Elementwise(Layer):
         return ""
 
 
+@dataclass(frozen=True)
+class FixedLinear(Layer):
+    """Multiplication with a matrix without parameters, known in full: pooling, a selection, a fixed filter."""
+
+    matrix: Float[Tensor, "outputs inputs"]
+    name: str = "fixed linear map"
+
+    @property
+    def inputs(self) -> int:
+        """Columns of the matrix."""
+        return self.matrix.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        """Rows of the matrix."""
+        return self.matrix.shape[0]
+
+    def __call__(self, weights: Weights, data: Inputs) -> Outputs:
+        """The matrix times the data."""
+        return self.matrix.to(data) @ data
+
+    def certificate(self, bound: DataBound) -> Certificate:
+        """The spectral norm of the matrix."""
+        gain = float(torch.linalg.matrix_norm(self.matrix, 2))
+        return Certificate(product(gain, bound.frobenius), 0.0, gain, 0.0, 0.0, 0.0)
+
+
 SILU_SLOPE = 1.0998393201289
 """The largest slope of x · sigmoid(x), at x = 2.3994 (rounded up in the last digit)."""
 

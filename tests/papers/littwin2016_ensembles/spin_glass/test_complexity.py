@@ -10,6 +10,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import (
     Mixture,
     complexity,
+    complexity_slope,
     finite_size_complexity,
     finite_size_log_total,
     printed_complexity,
@@ -60,6 +61,13 @@ def test_no_digits_are_lost_near_one(excess):
 def test_printed_formula_is_odd_under_inversion():
     B = torch.tensor([1.01, 2.0, 30.0])
     assert_close(printed_complexity(1 / B), -printed_complexity(B), relative=1e-13)
+
+
+def test_slope_equals_autograd():
+    B = torch.tensor([0.3, 1.0, 1.05, 4.0, 100.0], requires_grad=True)
+    (slope,) = torch.autograd.grad(complexity(B).sum(), B)
+    assert_close(complexity_slope(B.detach()), slope)
+    assert (complexity_slope(B.detach()) >= 0).all()
 
 
 def test_index_one_becomes_rare_at_the_corrected_rate_not_at_the_printed_one():

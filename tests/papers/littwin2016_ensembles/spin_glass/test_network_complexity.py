@@ -1,12 +1,16 @@
 import pytest
 import torch
 
+from skiplens.base.errors import InvalidInputError
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import (
     complexity,
     network_complexity,
+    network_complexity_slope,
     printed_complexity,
+    simple_landscape_threshold,
 )
 from skiplens.paths.weights import path_moments
+from tests.tolerances import assert_close
 
 FIGURE = [  # beta, v', v'', B, theta without the linear term, as printed in the theory note for 100 layers
     (0.01, 2.2327740845251, 2.978092321925, 1.3338081727862, 0.00098753113451422),
@@ -59,6 +63,35 @@ def test_complexity_grows_with_the_depth_ratio_and_stays_below_the_pure_model():
     theta = network_complexity(100, torch.logspace(-3, 3, 61))
     assert (theta.diff() > 0).all()
     assert theta.max() < complexity(99.0)
+
+
+def test_slope_equals_differences():
+    for ratio in (0.05, 0.7, 20.0):
+        step = 1e-4
+        upper, lower = (network_complexity(30, ratio * (1 + sign * step)) for sign in (1, -1))
+        slope = (upper - lower) / torch.log(torch.tensor((1 + step) / (1 - step)))
+        assert_close(network_complexity_slope(30, ratio), slope, relative=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("depth", "ratio"),
+    [
+        (3, 0.7598356856515925),
+        (5, 0.3022517230918412),
+        (10, 0.12040732145010942),
+        (30, 0.03533174741665149),
+        (100, 0.010172681181121903),
+        (1000, 0.0010017006345146681),
+    ],
+)
+def test_printed_thresholds(depth, ratio):
+    assert simple_landscape_threshold(depth) == pytest.approx(ratio, rel=1e-13)
+    assert path_moments(depth, ratio).curvature_ratio.item() == pytest.approx(1, rel=1e-13)
+
+
+def test_two_layers_have_no_threshold():
+    with pytest.raises(InvalidInputError, match=r"depth 2 has B < 1 for every depth ratio, .* depth must be >= 3"):
+        simple_landscape_threshold(2)
 
 
 def test_many_ratios_of_a_very_deep_network():

@@ -2,10 +2,17 @@
 
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture as Mixture
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import complexity as complexity
+from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import complexity_slope as complexity_slope
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import finite_size_complexity as finite_size_complexity
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import finite_size_log_total as finite_size_log_total
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import network_complexity as network_complexity
+from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import (
+    network_complexity_slope as network_complexity_slope,
+)
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import printed_complexity as printed_complexity
+from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import (
+    simple_landscape_threshold as simple_landscape_threshold,
+)
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import total_complexity as total_complexity
 from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import CriticalPoints as CriticalPoints
 from skiplens.papers.littwin2016_ensembles.spin_glass.critical_points import (

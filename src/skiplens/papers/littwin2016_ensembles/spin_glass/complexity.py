@@ -4,12 +4,13 @@ import math
 from dataclasses import dataclass
 
 import torch
+from scipy.optimize import brentq
 from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import check_curvature_ratio
-from skiplens.paths.weights import Ratio, check_shortest, path_moments, path_weights
+from skiplens.paths.weights import Ratio, check_depth, check_shortest, curvature_ratio_slope, path_moments, path_weights
 
 _SERIES_BELOW = 0.1  # below this |κ| the closed form loses digits like 1/κ²
 
@@ -34,6 +35,12 @@ def total_complexity(curvature_ratio: float | Tensor) -> Float[Tensor, "*ratios"
 def printed_complexity(curvature_ratio: float | Tensor) -> Float[Tensor, "*ratios"]:
     """Eq. 31 as printed, also where it is invalid (B < 1)."""
     return _odd_tanh(check_curvature_ratio(curvature_ratio))
+
+
+def complexity_slope(curvature_ratio: float | Tensor) -> Float[Tensor, "*ratios"]:
+    """dθ_0/dB = (B−1)²/(2B(B+1)²) for B ≥ 1, never negative (theorem 5 rests on it); 0 below."""
+    B = check_curvature_ratio(curvature_ratio).clamp(min=1)
+    return (B - 1).square() / (2 * B * (B + 1).square())
 
 
 def finite_size_complexity(dimension: int, curvature_ratio: float | Tensor) -> Float[Tensor, "*ratios"]:
@@ -101,6 +108,30 @@ def network_complexity(depth: int, depth_ratio: Ratio, index: int = 0, shortest:
         shortest: 2 drops the linear term as the paper's figure does; 1 keeps it as the network has it.
     """
     return complexity(path_moments(depth, depth_ratio, shortest).curvature_ratio, index)
+
+
+def network_complexity_slope(depth: int, depth_ratio: Ratio, shortest: int = 2) -> Float[Tensor, "*ratios"]:
+    """dθ_0/d log C ≥ 0: the landscape gets more complex as the weights grow."""
+    B = path_moments(depth, depth_ratio, shortest).curvature_ratio
+    return complexity_slope(B) * curvature_ratio_slope(depth, depth_ratio, shortest)
+
+
+def simple_landscape_threshold(depth: int) -> float:
+    """β_c below which the network's landscape, linear term kept, has no exponential number of critical points (B = 1).
+
+    depth · β_c goes to 1 for deep networks.
+    """
+    if check_depth(depth) < 3:
+        raise InvalidInputError(
+            f"A network of depth {depth} has B < 1 for every depth ratio, so there is no threshold; depth must be >= 3."
+        )
+
+    def log_ratio(log_beta: float) -> float:
+        beta = torch.tensor(log_beta, dtype=torch.float64).exp()
+        return path_moments(depth, beta).curvature_ratio.log().item()
+
+    start = -torch.log(torch.tensor(float(depth), dtype=torch.float64)).item()
+    return float(torch.tensor(brentq(log_ratio, start - 1, start + 3, xtol=1e-15), dtype=torch.float64).exp())
 
 
 @dataclass(frozen=True, eq=False)
