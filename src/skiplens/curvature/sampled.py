@@ -113,7 +113,7 @@ def sampled_fields(
         "frobenius_error": moments.frobenius.standard_error,
         "rounding": max(1e-10, 10 * torch.finfo(operator.dtype).eps) * max(abs(smallest), abs(largest)),
         "products": density.probes * density.nodes.shape[1] + searched,
-        "notes": tuple(notes_on(planned, options, unsure)),
+        "notes": (*notes_on(planned, options, unsure), *(() if each else notes_on_ends(ends, residuals))),
     }
 
 
@@ -160,6 +160,18 @@ def notes_on(planned: "SpectrumPlan", options: SpectrumOptions, unsure: float = 
         yield (
             "The search for the extreme eigenvalues used up its products before it converged; an eigenvalue lies "
             f"within {unsure:.2g} of each. Ask for more with max_products=…."
+        )
+
+
+FAR = 0.1  # of an end of the spectrum
+
+
+def notes_on_ends(ends: Tensor, residuals: Tensor) -> Iterator[str]:
+    """What to tell of the outermost eigenvalues of a density whose products did not reach the ends."""
+    if bool((residuals > FAR * ends.abs().max()).any()):
+        yield (
+            "So few products do not reach the ends of the spectrum: the steepest direction may be steeper than the "
+            "largest eigenvalue given here (four products on a small GPT-2: 1.4 to 1.7 times), and steps shorter."
         )
 
 
