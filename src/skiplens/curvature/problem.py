@@ -332,7 +332,7 @@ class _Labelled:
                 yield entry
 
 
-GIVEN_BACK = 2**27  # bytes
+GIVEN_BACK = 2**28  # bytes
 
 
 @dataclass(frozen=True)
