@@ -105,3 +105,14 @@ def test_the_extremes_found_do_not_scatter_the_trace(generator):
         for extremes in (6, 0)
     ]
     assert errors[0]["trace_error"] < errors[1]["trace_error"] / 3
+
+
+def test_ends_that_were_not_reached_are_told():
+    """Four products of a matrix with 400 eigenvalues come nowhere near its ends, forty do."""
+    steep = DenseOperator(torch.diag(torch.linspace(-1, 1, 400, dtype=torch.float64) ** 9))
+    few, many = (
+        sampled_fields(steep, SpectrumOptions(extremes=0, probes=2, steps=steps), Randomness(0), silent)
+        for steps in (3, 60)
+    )
+    assert few["largest"] < 0.9 and any("do not reach the ends" in note for note in few["notes"])
+    assert many["largest"] > 0.98 and not any("ends" in note for note in many["notes"])

@@ -21,7 +21,10 @@ def test_columns_are_split_and_joined():
     assert torch.equal(parts[0][3], block[:6, 3].reshape(2, 3))
     sums = block.clone()
     ORDER.add_columns(sums, parts)
-    assert torch.equal(sums, 2 * block)
+    assert torch.equal(sums, 2 * block) and not parts
+    fresh = torch.full_like(block, torch.nan)
+    ORDER.add_columns(fresh, ORDER.split_columns(block), anew=True)
+    assert torch.equal(fresh, block)
 
 
 def test_wrong_shapes_and_names():

@@ -1,11 +1,21 @@
+import gc
 import inspect
+import weakref
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from skiplens.base.errors import InvalidInputError, SkiplensError
-from skiplens.graph.functional import is_batch_coupled, output_shape, pure_model, saved_bytes_per_sample
+from skiplens.graph.functional import (
+    is_batch_coupled,
+    output_shape,
+    pure_model,
+    saved_bytes_per_sample,
+    saved_tensors,
+)
 from skiplens.graph.inputs import samples_of
 from tests.networks import Formula, drawn, mlp, noise
 
@@ -118,3 +128,20 @@ def test_saved_bytes_grow_with_the_activations():
     x = samples_of(noise(4, 3))
     # tanh keeps its 400 (or 4) outputs of 8 bytes a sample; nothing but the inputs is kept beside them.
     assert saved_bytes_per_sample(pure_model(wide), x) - saved_bytes_per_sample(pure_model(narrow), x) == 396 * 8
+
+
+def test_what_was_counted_is_let_go():
+    """An operation that keeps its own result (tanh) must not keep itself with it; the data would never be freed."""
+    data, weights = np.ones((5, 3)), noise(3).requires_grad_()
+    known = weakref.ref(data)
+    assert saved_tensors(partial(lambda inputs: torch.tanh(inputs * weights), torch.from_numpy(data)), [])
+    del data
+    gc.collect()
+    assert known() is None
+
+
+def test_one_sample_depends_on_no_other():
+    called = []
+    model = Formula(lambda m, x: called.append(1) or m.f(x), f=nn.Linear(3, 2))
+    assert not is_batch_coupled(model, noise(1, 3)) and not called
+    assert not is_batch_coupled(model, noise(2, 3)) and called

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import torch
 
 from skiplens.jacobians.report import jacobians_section, jacobians_sentence
@@ -15,6 +17,13 @@ def test_the_sentence_compares_weak_directions():
 def test_lost_directions_are_told():
     sentence = jacobians_sentence(jacobians(network=torch.tensor([1.0, 0.0])))
     assert "50 % of the directions are lost" in sentence
+
+
+def test_a_density_does_not_know_the_smallest():
+    """Ten steps of Lanczos gave 1.08 on a small GPT-2 whose smallest singular value is zero."""
+    seen = replace(jacobians(), methods=("lanczos",) * len(jacobians().methods))
+    assert jacobians_sentence(seen).endswith("From input to output singular values reach 2.")
+    assert dict(jacobians_section(seen).facts)["its condition number"] == "at least 4"
 
 
 def test_facts_and_rows_hold_the_numbers():

@@ -1,8 +1,14 @@
+import gc
+import inspect
+
 import pytest
 import torch
 
+from skiplens.base.randomness import Randomness
+from skiplens.linalg import density
+from skiplens.linalg.density import DensityOptions, spectral_density
 from skiplens.linalg.lanczos import tridiagonalise_each
-from skiplens.linalg.operator import DenseOperator
+from skiplens.linalg.operator import DenseOperator, SymmetricOperator
 from skiplens.linalg.trace import rademacher
 from tests.linalg.matrices import with_spectrum
 from tests.tolerances import assert_close
@@ -69,3 +75,36 @@ def test_progress_is_told_after_each_step(operator, generator):
     told = []
     tridiagonalise_each(operator, rademacher(40, 2, generator), 3, progress=lambda *words: told.append(words[1:]))
     assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+class Watched(SymmetricOperator):
+    """A diagonal matrix that counts the vectors of its size which live while it multiplies."""
+
+    size, dtype, device = 1999, torch.float64, torch.device("cpu")
+
+    def __init__(self, diagonal=None):
+        self.diagonal, self.living = diagonal, []
+
+    def apply(self, block):
+        found = {t.data_ptr() for t in gc.get_objects() if type(t) is torch.Tensor and t.numel() == self.size}
+        self.living.append(len(found - {None if self.diagonal is None else self.diagonal.data_ptr()}))
+        return block if self.diagonal is None else self.diagonal[:, None] * block
+
+
+def test_two_vectors_live_beside_a_product(monkeypatch):
+    """The newest and the one before it; each takes half a gigabyte in a network of a hundred million parameters."""
+    bare = inspect.unwrap(tridiagonalise_each)  # what checks the types of arguments would hold on to them
+    monkeypatch.setattr(density, "tridiagonalise_each", bare)
+    operator = Watched(torch.linspace(-1, 2, Watched.size, dtype=torch.float64))
+    spectral_density(operator, Randomness(0), DensityOptions(probes=2, steps=4, at_once=1, reorthogonalise=False))
+    assert operator.living == [2] * 8
+
+
+def test_an_operator_that_gives_back_what_it_got(generator):
+    """The identity: its one vector is kept while the next is made, so it must not be written over."""
+    operator, start = Watched(), rademacher(Watched.size, 1, generator)
+    for keep in (True, False):
+        found = tridiagonalise_each(operator, start, 4, keep)
+        assert_close(found.diagonal, torch.ones(1, 4))
+        assert (found.off_diagonal == 0).all()
+    assert (start.abs() == 1).all()

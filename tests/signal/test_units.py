@@ -1,9 +1,12 @@
+import inspect
 import math
 
 import pytest
 import torch
 from torch import nn
 
+from skiplens.graph import network
+from skiplens.signal import gradients, units
 from skiplens.signal.units import surprise
 from tests.networks import Formula, drawn, linear, noise
 from tests.signal.looking import look
@@ -73,3 +76,19 @@ def test_the_slope_of_saturation_is_one_percent():
 
 def test_surprise_counts_standard_deviations_of_a_coin():
     assert surprise(1.0, 16) == 4.0 and surprise(0.5, 100) == 0.0
+
+
+def test_one_pass_forwards_shows_signal_units_and_gradient(monkeypatch):
+    """No operation is carried out twice, not even to take the gradient of what it made."""
+    blocks = [Formula(lambda m, x: x + m.f(x).relu(), f=linear()) for _ in range(3)]
+    net, ran, plain = drawn(nn.Sequential(linear(), *blocks)), list[str](), network.plain_call
+
+    def note(node, arguments, keywords):
+        ran.append(node.name)
+        return plain(node, arguments, keywords)
+
+    monkeypatch.setattr(gradients, "plain_call", note)
+    monkeypatch.setattr(inspect.unwrap(units.watching_call), "__defaults__", (note,))
+    reading = look(net, noise(5, 3))
+    assert len(reading.signal) == 4 and reading.dead_units.isfinite().all() and reading.gradient.all()
+    assert len(ran) == len(set(ran)) == 10

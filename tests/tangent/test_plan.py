@@ -50,6 +50,18 @@ def test_less_memory_takes_more_passes():
     assert len(make_plan(task, NETWORK, 2**18).groups) > len(make_plan(task, NETWORK, 2**24).groups)
 
 
+def test_all_in_one_pass_where_it_just_fits():
+    """Halves of the budget alone are too much (a table is kept whole, and the rest has no room) or too little."""
+    deferred = {f"layer{i}": Work(64, 64, 64 * 64 * 32, (), i + 1, deferred=(600, 600)) for i in range(8)}
+    table = Work(1000, 64, 64000, (OuterShape(32, 1, 64), OuterShape(32, 64, 64)), 0)
+    task = Task(8, 0, 2, True, 4)
+    together = 8 * 8 * 4 * (600 + 2 * 600) + 8 * 4 * (32 * (1 + 2 * 64) + 32 * (64 + 2 * 64))
+    for budget in (together, int(1.3 * together), int(1.9 * together)):
+        plan = make_plan(task, deferred | {"table": table}, budget)
+        assert len(plan.groups) == 1 and plan.memory == together
+    assert len(make_plan(task, deferred | {"table": table}, together - 1).groups) == 2
+
+
 def test_outputs_that_are_summed_are_looked_at_in_turn():
     assert make_plan(Task(8, 0, 4, False, 8), NETWORK, 2**20).outputs_at_once < 4
     assert make_plan(Task(8, 0, 4, True, 8), NETWORK, 2**20).outputs_at_once == 4

@@ -19,7 +19,7 @@ def network(outputs: int = 30) -> nn.Module:
 
 def test_all_outputs_give_the_kernel_itself(generator):
     model, inputs = network(), noise(4, 3)
-    kernel, _ = kernel_of_some_outputs(model, inputs, torch.randperm(30, generator=generator), 30, silent)
+    kernel, _ = kernel_of_some_outputs(model, inputs, torch.randperm(30, generator=generator), 30, False, silent)
     assert_close(kernel, empirical_ntk(model, inputs), relative=1e-12)
 
 
@@ -27,10 +27,12 @@ def test_the_estimate_is_unbiased_and_its_error_is_the_scatter(generator):
     """Every output alone, each an estimate of the sum: their mean is the kernel, their spread the error of one."""
     model, inputs = network(), noise(4, 3)
     each = torch.stack([30 * empirical_ntk(model, inputs, outputs=o) for o in range(30)])
-    kernel, error = kernel_of_some_outputs(model, inputs, torch.arange(30), 30, silent)
+    kernel, error = kernel_of_some_outputs(model, inputs, torch.arange(30), 30, False, silent)
     assert_close(kernel, each.mean(0), relative=1e-12)
     assert_close(error, each.std(0) / 30**0.5, relative=1e-12)
-    estimate, scatter = kernel_of_some_outputs(model, inputs, torch.randperm(30, generator=generator)[:10], 30, silent)
+    estimate, scatter = kernel_of_some_outputs(
+        model, inputs, torch.randperm(30, generator=generator)[:10], 30, False, silent
+    )
     assert bool(((estimate - kernel).abs() <= STANDARD_ERRORS * scatter).all())
 
 

@@ -201,12 +201,13 @@ class LossOperator(SymmetricOperator):
     @cached_property
     def gradient(self) -> Float[Tensor, " params"]:
         """The gradient of the loss as one vector."""
-        total, goal = self._zeros(self.size, 1), self._problem.objective
+        total = torch.empty(self.size, 1, dtype=self._sum_dtype, device=self.device)
+        goal = self._problem.objective
         with preserve_state(goal.pure.model), transformable(), torch.enable_grad():
             known = [kept.gradient for kept in self._kept if isinstance(kept, HessianCurvature)]
             others = map(self._gradient_of, self._problem.pieces(self.plan.piece))
-            for parts in known if len(known) == self._pieces else others:
-                self._order.add_columns(total, [part.detach() for part in parts])
+            for number, parts in enumerate(known if len(known) == self._pieces else others):
+                self._order.add_columns(total, [part.detach() for part in parts], anew=number == 0)
         return total[:, 0].div_(self._problem.divisor).to(self.dtype)
 
     def _gradient_of(self, batch: Batch) -> Sequence[Tensor]:
@@ -214,9 +215,10 @@ class LossOperator(SymmetricOperator):
         value = goal.total(goal.outputs(leaves, batch), batch)
         return torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
 
-    def _zeros(self, *shape: int) -> Tensor:
+    @property
+    def _sum_dtype(self) -> torch.dtype:
         """To add up in: one piece is no sum, and its quotient is rounded from either precision alike."""
-        return torch.zeros(shape, dtype=self.dtype if self._pieces == 1 else torch.float64, device=self.device)
+        return self.dtype if self._pieces == 1 else torch.float64
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, " params"]:
         """One vector from a tensor for each of `names`."""
@@ -233,15 +235,16 @@ class LossOperator(SymmetricOperator):
                 "The model's parameters changed after this operator was made; it belongs to the old ones. "
                 "Make a new operator with loss_operator(…)."
             )
-        total = self._zeros(*block.shape)
         if block.shape[1] == 0:
-            return total.to(block.dtype)
+            return torch.zeros_like(block)
+        # Filled by the first piece and not before: pages that nobody has written to take no memory meanwhile.
+        total = torch.empty(block.shape, dtype=self._sum_dtype, device=self.device)
         columns = block.detach().to(self.device, self.dtype)
         with preserve_state(self._problem.objective.pure.model), transformable(), torch.enable_grad():
-            for curvature in self._curvatures():
+            for number, curvature in enumerate(self._curvatures()):
                 width = self._probes  # as it is now: the first products may find that vectors go only one by one
                 for sums, few in zip(total.split(width, dim=1), columns.split(width, dim=1), strict=True):
-                    self._add_products(sums, curvature, few)
+                    self._add_products(sums, curvature, few, anew=number == 0)
                 del curvature  # before the next one is built
         if not bool(torch.isfinite(total.sum())):  # which needs no memory
             if not bool(torch.isfinite(columns).all()):
@@ -269,8 +272,8 @@ class LossOperator(SymmetricOperator):
                     self._kept.append(curvature)
                 del curvature
 
-    def _add_products(self, sums: Tensor, curvature: BatchCurvature, few: Tensor) -> None:
-        """Add the curvature times a few columns: as one where that works, else one by one."""
+    def _add_products(self, sums: Tensor, curvature: BatchCurvature, few: Tensor, anew: bool) -> None:
+        """Add the curvature times a few columns, or begin `anew` with it: as one where that works, else one by one."""
         vectors, probes = self._order.split_columns(few), few.shape[1]
         if probes > 1 and self._probes > 1:
             try:
@@ -278,11 +281,11 @@ class LossOperator(SymmetricOperator):
             except RuntimeError:  # an operation without a rule for several vectors, or no memory for them
                 self._probes = 1
             else:
-                self._order.add_columns(sums, parts)
+                self._order.add_columns(sums, parts, anew)
                 return
         for column in range(probes):
             own = [vector[column] for vector in vectors]
-            self._order.add_columns(sums[:, column : column + 1], curvature.product(own, batched=False))
+            self._order.add_columns(sums[:, column : column + 1], curvature.product(own, batched=False), anew)
 
 
 def _versions(model: nn.Module) -> dict[str, tuple[int, int]]:

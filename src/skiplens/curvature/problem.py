@@ -1,7 +1,7 @@
 """A loss over data, checked once: it repeats, it is finite, and it is known how its mini-batches add up."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from skiplens.base import InvalidInputError, Progress, SkiplensError
 from skiplens.base.arguments import type_name
 from skiplens.base.axes import Float
 from skiplens.base.identity import fingerprint
-from skiplens.base.memory import budget_bytes, require_least
+from skiplens.base.memory import budget_bytes, give_back, require_least
 from skiplens.curvature.convolution import PlainConvolutions
 from skiplens.graph.batch import Batch, Batches, as_batches, concatenate
 from skiplens.graph.functional import (
@@ -332,6 +332,9 @@ class _Labelled:
                 yield entry
 
 
+GIVEN_BACK = 2**28  # bytes
+
+
 @dataclass(frozen=True)
 class FlatOrder:
     """The order in which parameters follow each other in a vector: by name, each in its row-major order."""
@@ -376,8 +379,14 @@ class FlatOrder:
         parts = zip(self.shapes.values(), block.split(self.counts), strict=True)
         return [part.T.reshape(part.shape[1], *shape) for shape, part in parts]
 
-    def add_columns(self, block: Float[Tensor, "params probes"], parts: Sequence[Tensor]) -> None:
-        """Add to a block what `split_columns` takes apart; each part is given up once it is added."""
-        parts = [*reversed(parts)]
+    def add_columns(self, block: Float[Tensor, "params probes"], parts: list[Tensor], anew: bool = False) -> None:
+        """Add to a block what `split_columns` takes apart, or put it there `anew`; the list of parts is emptied."""
+        parts.reverse()
+        put = Tensor.copy_ if anew else Tensor.add_
+        freed = 0
         for rows in block.split(self.counts):
-            rows += parts.pop().reshape(block.shape[1], -1).T
+            put(rows, parts.pop().reshape(block.shape[1], -1).T)
+            freed += rows.nbytes
+            if freed > GIVEN_BACK:  # else what the parts took would lie beside the block that they went to
+                give_back()
+                freed = 0

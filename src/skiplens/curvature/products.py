@@ -128,7 +128,7 @@ def graph_bytes_per_sample(differentiate: Differentiate, objective: Objective, b
         def note(tensor: Tensor) -> Tensor:
             if tensor.layout is torch.strided and tensor.data_ptr() not in own:
                 sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-            return tensor
+            return tensor.detach()  # else an operation that keeps its own result would keep itself for ever
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
             curvature = differentiate(objective, few)

@@ -68,6 +68,13 @@ class SpectrumOptions(Settings):
             raise InvalidInputError("vectors=True keeps the eigenvectors of the extremes; ask for extremes=1 or more.")
 
 
+FAR = 0.1  # of an end of the spectrum
+SHORT = (
+    "So few products do not reach the ends of the spectrum: the steepest direction may be steeper than the largest "
+    "eigenvalue given here (four products on a small GPT-2: 1.4 to 1.7 times), and steps shorter."
+)
+
+
 def sampled_fields(
     operator: SymmetricOperator, options: SpectrumOptions, randomness: Randomness, progress: Progress
 ) -> dict[str, Any]:
@@ -97,6 +104,7 @@ def sampled_fields(
         searched += moments.trace.products
     else:
         moments = _moments_of(density)
+    far = bool((residuals > FAR * ends.abs().max()).any())
     smallest = min(ends[0].item(), density.nodes.min().item())
     largest = max(ends[-1].item(), density.nodes.max().item())
     return _density_fields(density, smallest, largest) | {
@@ -112,7 +120,7 @@ def sampled_fields(
         "frobenius_error": moments.frobenius.standard_error,
         "rounding": max(1e-10, 10 * torch.finfo(operator.dtype).eps) * max(abs(smallest), abs(largest)),
         "products": density.probes * density.nodes.shape[1] + searched,
-        "notes": tuple(notes_on(planned, options, unsure)),
+        "notes": (*notes_on(planned, options, unsure), *[SHORT] * (not each and far)),
     }
 
 

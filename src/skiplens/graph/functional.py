@@ -179,6 +179,8 @@ def is_batch_coupled(model: nn.Module | PureModel, inputs: Inputs | Samples) -> 
     if any(norm.training or norm.running_mean is None for norm in norms):
         return True
     few = samples_of(inputs).take(slice(0, 4))
+    if few.count == 1:
+        return False
     same = few.take([0] * few.count)
     with torch.no_grad(), preserve_state(pure.model):
         together, alone = pure(pure.parameters, few)[0], pure(pure.parameters, same)[0]
@@ -251,7 +253,7 @@ def saved_tensors(call: Callable[[], Any], own: Iterable[Tensor]) -> list[int]:
     def note(tensor: Tensor) -> Tensor:
         if tensor.layout is torch.strided and tensor.data_ptr() not in known:
             sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-        return tensor
+        return tensor.detach()  # else an operation that keeps its own result would keep itself for ever
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         outputs = call()

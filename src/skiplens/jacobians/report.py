@@ -153,12 +153,12 @@ def jacobians_section(reading: JacobianSpectrum) -> Section:
     if "network" in reading.singular_values:
         whole = reading.statistics("network")
         condition = whole.condition_number
-        usual = in_words(condition)
+        usual, at_least = in_words(condition), "at least " * (reading.method("network") == "lanczos")
         facts += [
             ("singular values of the network", f"{whole.count:,}"),
             ("its largest singular value", in_words(whole.largest)),
             ("its median singular value", in_words(whole.median)),
-            ("its condition number", "infinite" if math.isinf(condition) else usual),
+            ("its condition number", "infinite" if math.isinf(condition) else f"{at_least}{usual}"),
             ("its log-volume (sum of ln σ)", f"{whole.log_volume:.4g}"),
             ("directions it stretches", percent(whole.above_one)),
             ("directions it loses (below 10⁻⁶)", percent(whole.near_zero)),
@@ -182,7 +182,10 @@ def jacobians_sentence(reading: JacobianSpectrum) -> str:
         ends = reading.statistics("network")
         lost = f"; {percent(ends.near_zero)} of the directions are lost" if ends.near_zero > 0.005 else ""
         least, most = in_words(ends.smallest, 2), in_words(ends.largest, 2)
-        whole = f"From input to output singular values lie between {least} and {most}{lost}."
+        found = f"lie between {least} and {most}"
+        if reading.method("network") == "lanczos":  # whose nodes do not reach the smallest
+            found = f"reach {most}"
+        whole = f"From input to output singular values {found}{lost}."
     if not reading.without_shortcut:
         return whole or "Singular values of parts of the network were measured."
     names = list(reading.without_shortcut)

@@ -126,8 +126,9 @@ def spectral_density(
     width, parts = max(1, options.at_once or options.probes), []
     for start in range(0, options.probes, width):
         drawn = (draw(operator, 1, stream) for stream in streams[start : start + width])
-        how = (options.steps, options.reorthogonalise, progress)
-        found = tridiagonalise_each(operator, torch.cat([*drawn], dim=1), *how)
+        # handed over as they are: a tuple of arguments would hold them until the end
+        probes, steps, keep = [torch.cat([*drawn], dim=1)], options.steps, options.reorthogonalise
+        found = tridiagonalise_each(operator, probes.pop(), steps, keep, progress)
         nodes, vectors = torch.linalg.eigh(found.matrices())
         weights = vectors[:, 0].square()
         residuals = found.off_diagonal[:, -1:] * vectors[:, -1].abs()

@@ -217,8 +217,8 @@ def tridiagonalise_each(
     """Lanczos from each column of `probes`, all columns multiplied together; at most as many steps as the size.
 
     With `reorthogonalise` the whole basis is kept (size × probes × steps numbers) and each new vector made orthogonal
-    to it, twice. Without it four vectors a probe are enough; eigenvalues then come back as several copies whose weights
-    add up to the right one (Greenbaum 1989), so that densities stay right and only take more steps.
+    to it, twice. Without it three vectors a probe are enough; eigenvalues then come back as several copies whose
+    weights add up to the right one (Greenbaum 1989), so that densities stay right and only take more steps.
     """
     steps = min(steps, operator.size)
     rows = probes.T.contiguous()  # one probe a row
@@ -230,12 +230,11 @@ def tridiagonalise_each(
     rounding = 4 * torch.finfo(newest.dtype).eps * operator.size**0.5
     alphas, betas = list[Tensor](), list[Tensor]()
     for step in track(range(steps), "Lanczos steps", steps, progress):
-        product = (operator @ newest.T).T.contiguous().detach()
-        remainder = newest * product  # one new vector a step: for large models new memory costs more than the sums
-        alpha = remainder.sum(1)
-        torch.sub(product, torch.mul(newest, alpha[:, None], out=remainder), out=remainder)
-        remainder -= previous.mul_(beta[:, None])
-        del product
+        remainder = (operator @ newest.T).T.contiguous().detach()
+        if remainder.data_ptr() == newest.data_ptr():  # of an operator that gives back what it got
+            remainder = remainder.clone()
+        alpha = _row_products(newest, remainder)  # no new vector beside the product: for large models that is most
+        remainder.addcmul_(newest, alpha[:, None], value=-1).addcmul_(previous, beta[:, None], value=-1)
         if reorthogonalise:
             basis[:, step] = newest
             remainder = _outside(remainder, basis[:, : step + 1])
@@ -250,6 +249,15 @@ def tridiagonalise_each(
     diagonal, off_diagonal = torch.stack(alphas, dim=1).double().cpu(), torch.stack(betas, dim=1).double().cpu()
     ended = (off_diagonal == 0).cumsum(1) - (off_diagonal == 0).long() > 0  # the Krylov space, at an earlier step
     return Recurrences(torch.where(ended, diagonal[:, :1], diagonal), off_diagonal)
+
+
+_AT_ONCE = 2**18  # entries whose products stay in the cache
+
+
+def _row_products(left: Float[Tensor, "rows size"], right: Float[Tensor, "rows size"]) -> Float[Tensor, " rows"]:
+    """The inner product of each row with its partner."""
+    pairs = zip(left.split(_AT_ONCE, dim=1), right.split(_AT_ONCE, dim=1), strict=True)
+    return torch.stack([(one * other).sum(1) for one, other in pairs]).sum(0)
 
 
 def _outside(rows: Float[Tensor, "probes size"], basis: Float[Tensor, "probes steps size"]) -> Tensor:

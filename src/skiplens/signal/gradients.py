@@ -12,10 +12,10 @@ from skiplens.base.axes import Float
 from skiplens.graph.blocks import ResidualBlock
 from skiplens.graph.export import is_wall
 from skiplens.graph.flow import DataFlow
-from skiplens.graph.network import ResidualNetwork, plain_call
+from skiplens.graph.network import ResidualNetwork, plain_call, plan
 from skiplens.graph.operations import factor
 from skiplens.signal.reading import Names
-from skiplens.signal.units import Watcher
+from skiplens.signal.units import UnitStates, Watcher, watching_call
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ class Piece:
         return chains_of(self.network)
 
 
-def gradients(pieces: list[Piece], weights: list[Names], generator: torch.Generator) -> Gradients:
+def gradients(pieces: list[Piece], weights: list[Names], generator: torch.Generator, watch: "Watch") -> Gradients:
     """One backward pass a piece of a random direction of the output, of length one for each sample on average.
 
-    `weights` name the parameters of each branch. The caller puts back the flags of the parameters: all are
-    differentiated here, frozen or not.
+    `weights` name the parameters of each branch; `watch` sees the pass forwards. The caller puts back the flags of the
+    parameters: all are differentiated here, frozen or not.
     """
     model, (first, *_) = pieces[0].network.model, pieces
     for parameter in model.parameters():
@@ -100,7 +100,7 @@ def gradients(pieces: list[Piece], weights: list[Names], generator: torch.Genera
     rows, sums, start = [], dict[str, Tensor](), 0
     for piece in pieces:
         direction = directions[start : start + piece.samples] if len(pieces) > 1 else directions
-        by_signal, by_parameter = _pulled(piece, list(parameters.values()), direction)
+        by_signal, by_parameter = _pulled(piece, list(parameters.values()), direction, watch)
         rows.append(torch.stack([sample_norms(gradient, piece.samples) for gradient in by_signal]))
         reached = [
             place for place, gradient in enumerate(by_signal[: len(first.chains.depths)]) if gradient is not None
@@ -121,16 +121,22 @@ def gradients(pieces: list[Piece], weights: list[Names], generator: torch.Genera
 
 
 def _pulled(
-    piece: Piece, parameters: list[Tensor], direction: Tensor
+    piece: Piece, parameters: list[Tensor], direction: Tensor, watch: "Watch"
 ) -> tuple[tuple[Tensor | None, ...], tuple[Tensor | None, ...]]:
     """The derivative, of the output along a direction, by the signal at depths and starts, and by the parameters."""
     network, chains = piece.network, piece.chains
+    watchers, first = watch.watchers(piece), [*chains.depths[:1], *chains.towers]
     with torch.no_grad():
-        entered = network.run([*chains.depths[:1], *chains.towers])
+        entered = network.run(first, call=watching_call(watchers))
+        for name in entered.keys() - {node.name for node in network.graph.nodes if node.op == "call_function"}:
+            watchers[name](entered[name], ())  # an input of the model, which no operation makes
+    again = watchers.keys() - {node.name for node in plan(map(network.node, first), [])}
+    call = watching_call({name: watchers[name] for name in again}, stopped)
     with torch.enable_grad():
         leaves = {name: value.detach().requires_grad_() for name, value in entered.items()}
-        values = network.run([*chains.depths, *chains.starts, network.output], given=leaves, call=stopped)
+        values = network.run([*chains.depths, *chains.starts, network.output], given=leaves, call=call)
         output = values[network.output]
+        watch.ended(output)
         scalar = (output * direction.to(output)).sum() * (piece.samples / output.numel()) ** 0.5
         signals = [values[name] for name in (*chains.depths, *chains.starts)]
         found = torch.autograd.grad(scalar, [*signals, *parameters], allow_unused=True)
@@ -204,6 +210,55 @@ class JoinSizes:
         sums = [_squares(brought), brought.numel(), _squares(shortcut), shortcut.numel()]
         sums += [float((left * right.conj()).real.double().sum()), left.numel()]
         self.sums[block.name] = self.sums.get(block.name, 0) + torch.tensor(sums, dtype=torch.float64)
+
+
+@dataclass
+class Watch:
+    """What passes forwards show: both summands of each block, its units, and the signal at depths and starts."""
+
+    joins: JoinSizes = field(default_factory=JoinSizes)
+    units: UnitStates = field(default_factory=UnitStates)
+    rows: list[dict[str, Tensor]] = field(default_factory=list)  # the size of the signal in each piece, by node
+    finite: bool = True  # whether all outputs are
+
+    def watchers(self, piece: Piece) -> dict[str, Watcher]:
+        """One watcher for each node of a piece that is looked at."""
+        rows = dict[str, Tensor]()
+        self.rows.append(rows)
+
+        def record(name: str, value: Any, arguments: tuple[Any, ...]) -> None:
+            rows[name] = root_mean_square(value, piece.samples)
+
+        nodes = (*piece.chains.depths, *piece.chains.starts)
+        recorders: dict[str, Watcher] = {name: partial(record, name) for name in nodes}
+        return _together(self.units.watchers(piece.network), self.joins.watchers(piece.network), recorders)
+
+    def ended(self, output: Tensor) -> None:
+        """See the output of a pass."""
+        self.finite = self.finite and bool(output.isfinite().all())
+
+    def signal(self, pieces: list[Piece]) -> Float[Tensor, "depths samples"]:
+        """Its size at each depth and start."""
+        found = []
+        for rows, piece in zip(self.rows, pieces, strict=False):  # without blocks there are none
+            found.append(torch.stack([rows[name] for name in (*piece.chains.depths, *piece.chains.starts)]))
+        return torch.cat(found, 1) if found else torch.zeros(0, sum(piece.samples for piece in pieces))
+
+
+def _together(*groups: dict[str, Watcher]) -> dict[str, Watcher]:
+    """One watcher for each node, that calls all of its watchers."""
+
+    def watch(name: str, value: Any, arguments: tuple[Any, ...]) -> None:
+        for group in groups:
+            if name in group:
+                group[name](value, arguments)
+
+    return {name: partial(watch, name) for group in groups for name in group}
+
+
+def root_mean_square(value: Tensor, samples: int) -> Float[Tensor, " samples"]:
+    """The size of each sample's entries."""
+    return sample_norms(value, samples) * (samples / value.numel()) ** 0.5
 
 
 def _squares(value: Tensor) -> float:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -23,17 +22,9 @@ from skiplens.graph.network import ResidualNetwork, node_bytes
 from skiplens.graph.pieces import cut, is_cut
 from skiplens.readings.reading import Provenance
 from skiplens.signal.branches import branch_states
-from skiplens.signal.gradients import Gradients, JoinSizes, Piece, cosine, gradients, sample_norms, size
+from skiplens.signal.gradients import Gradients, Piece, Watch, cosine, gradients, root_mean_square, sample_norms, size
 from skiplens.signal.reading import Names, SignalReading
-from skiplens.signal.units import (
-    UnitStates,
-    Watcher,
-    broken_tensors,
-    dropout_modules,
-    fresh_norms,
-    repeat_difference,
-    watching_call,
-)
+from skiplens.signal.units import broken_tensors, dropout_modules, fresh_norms, repeat_difference
 
 LABEL, STEPS = "following signal and gradient", 4
 NO_JOIN = "The model has no residual join, so there is no depth at which to follow signal and gradient."
@@ -68,12 +59,13 @@ def _measured(pieces: list[Piece], randomness: Randomness, progress: Progress) -
     """The fields of the reading."""
     network, samples = pieces[0].network, sum(piece.samples for piece in pieces)
     progress(LABEL, 0, STEPS)
-    forward, broken = _forward(pieces)
-    progress(LABEL, 1, STEPS)
     of_branches = _branches(network)
-    progress(LABEL, 2, STEPS)
+    progress(LABEL, 1, STEPS)
     weights = [(*names, *scales) for names, scales in zip(of_branches["matrices"], of_branches["scales"], strict=True)]
-    backward = _backward(pieces, weights, randomness.torch())
+    watch = Watch()
+    backward = _backward(pieces, weights, randomness.torch(), watch)
+    progress(LABEL, 2, STEPS)
+    forward, broken = _forward(pieces, watch)
     progress(LABEL, 3, STEPS)
     model = network.model
     inputs = [piece.network.inputs for piece in pieces]
@@ -82,7 +74,7 @@ def _measured(pieces: list[Piece], randomness: Randomness, progress: Progress) -
         "fresh_norms": fresh_norms(model),
         "training": model.training,
         "repeat_difference": repeat_difference(model, inputs[0]),
-        "broken": (*dict.fromkeys(name for given in inputs for name in broken_tensors(model, given)), *broken),
+        "broken": (*broken_tensors(model, inputs), *broken),
         "notes": () if network.blocks else (NO_JOIN,),
     }
     progress(LABEL, 4, STEPS)
@@ -93,23 +85,18 @@ def _measured(pieces: list[Piece], randomness: Randomness, progress: Progress) -
     return {"samples": samples, **by_gradient, **forward, **of_branches, **health}
 
 
-def _forward(pieces: list[Piece]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What forward passes show, and where they were first seen to be not finite."""
-    joins, units, signals, finite = JoinSizes(), UnitStates(), list[Tensor](), True
-    for piece in pieces:
-        rows, output = _followed(piece, joins, units)
-        signals.append(rows)
-        finite = finite and bool(output.isfinite().all())
-    network, signal, sizes, chains = pieces[0].network, torch.cat(signals, 1), joins.sizes(), pieces[0].chains
+def _forward(pieces: list[Piece], watch: Watch) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What the forward passes showed, and where they were first seen to be not finite."""
+    network, signal, sizes, chains = pieces[0].network, watch.signal(pieces), watch.joins.sizes(), pieces[0].chains
     signal, entering = signal[: len(chains.depths)], signal[len(chains.depths) :]
     names = [block.name for block in network.blocks]
 
     def by_block(found: Mapping[str, float]) -> Float[Tensor, " blocks"]:
         return torch.tensor([found.get(name, float("nan")) for name in names], dtype=torch.float64)
 
-    dead, saturated = units.dead, units.saturated
+    dead, saturated = watch.units.dead, watch.units.saturated
     fields = {
-        "precision": type_name(output.dtype),
+        "precision": type_name(network.node(network.output).meta["val"].dtype),
         "signal": signal,
         "start_signal": entering,
         "branch_norms": by_block({name: branch for name, (branch, _, _) in sizes.items()}),
@@ -122,46 +109,17 @@ def _forward(pieces: list[Piece]) -> tuple[dict[str, Any], tuple[str, ...]]:
     after = {block.join: f"signal after {block.name}" for block in network.blocks}
     depths = zip(chains.depths, signal, strict=True)
     broken = [after.get(name, "signal before the first block") for name, row in depths if not row.isfinite().all()]
-    if not broken and not finite:
+    if not broken and not watch.finite:
         broken = ["output"]
     return fields, tuple(broken[:1])
 
 
-def _followed(piece: Piece, joins: JoinSizes, units: UnitStates) -> tuple[Float[Tensor, "depths samples"], Tensor]:
-    """The size of the signal at depths and starts, and the output; what else is seen goes into `joins` and `units`."""
-    network, samples, rows = piece.network, piece.samples, dict[str, Tensor]()
-    depths, entered = piece.chains.depths + piece.chains.starts, piece.chains.depths[:1] + piece.chains.starts
-
-    def record(name: str, value: Any, arguments: tuple[Any, ...]) -> None:
-        rows[name] = _root_mean_square(value, samples)
-
-    recorders: dict[str, Watcher] = {name: partial(record, name) for name in depths}
-    watchers = _together(units.watchers(network), joins.watchers(network), recorders)
-    with torch.no_grad():
-        values = network.run([*entered, *depths, network.output], call=watching_call(watchers))
-    for name in entered:  # it may be an input of the model, which no operation makes
-        rows.setdefault(name, _root_mean_square(values[name], samples))
-    return torch.stack([rows[name] for name in depths]) if depths else torch.zeros(0, samples), values[network.output]
-
-
-def _together(*groups: dict[str, Watcher]) -> dict[str, Watcher]:
-    """One watcher for each node, that calls all of its watchers."""
-
-    def watch(name: str, value: Any, arguments: tuple[Any, ...]) -> None:
-        for group in groups:
-            if name in group:
-                group[name](value, arguments)
-
-    return {name: partial(watch, name) for group in groups for name in group}
-
-
-def _root_mean_square(value: Tensor, samples: int) -> Float[Tensor, " samples"]:
-    return sample_norms(value, samples) * (samples / value.numel()) ** 0.5
-
-
-def _backward(pieces: list[Piece], weights: list[Names], generator: torch.Generator) -> Gradients:
+def _backward(pieces: list[Piece], weights: list[Names], generator: torch.Generator, watch: Watch) -> Gradients:
     network = pieces[0].network
     if not network.blocks:
+        with torch.no_grad():
+            for piece in pieces:
+                watch.ended(piece.network.run([network.output])[network.output])
         nothing = torch.zeros(0, sum(piece.samples for piece in pieces), dtype=torch.float64)
         return Gradients(nothing, torch.zeros(0, dtype=torch.float64), nothing)
     kind = network.node(network.output).meta["val"].dtype
@@ -170,7 +128,7 @@ def _backward(pieces: list[Piece], weights: list[Names], generator: torch.Genera
             f"The model returns {type_name(kind)} numbers, which have no gradient. Hand in a model that returns its "
             "scores, not the classes it chooses."
         )
-    return gradients(pieces, weights, generator)
+    return gradients(pieces, weights, generator, watch)
 
 
 def _branches(network: ResidualNetwork) -> dict[str, Any]:
@@ -240,7 +198,7 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
     per_block |= {key: torch.full((len(calls),), torch.nan, dtype=torch.float64) for key in _UNKNOWN}
     per_block |= {key: torch.zeros(len(calls), dtype=torch.int64) for key in _NOT_COUNTED}
     per_block |= {key: tuple(b[key] for b in blocks) for key in ("matrices", "shifts", "normalised")}
-    rows = [sample_norms(v, samples) * (samples / v.numel()) ** 0.5 for v in depths]
+    rows = [root_mean_square(v, samples) for v in depths]
     back = [sample_norms(by_depth.get(id(v)), samples) for v in behind]
     nothing = torch.zeros(0, samples, dtype=torch.float64)
     return {
@@ -259,7 +217,7 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
         "repeat_difference": repeat_difference(model, arguments),
         "training": model.training,
         "cut": next((place for place, value in enumerate(behind) if value.requires_grad), 0),
-        "broken": broken_tensors(model, arguments),
+        "broken": broken_tensors(model, [arguments]),
         "notes": (f"{reason} {ASSUMED}",),
     }
 

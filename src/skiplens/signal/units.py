@@ -1,7 +1,7 @@
 """Units that are shut on all samples, and what else makes a measurement hard to trust: dropout, noise, NaN."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -132,14 +132,15 @@ def fresh_norms(model: nn.Module) -> tuple[str, ...]:
     return tuple(name for name, batches in counted if batches is not None and int(batches) == 0)
 
 
-def broken_tensors(model: nn.Module, arguments: Arguments) -> tuple[str, ...]:
-    """Parameters, buffers and inputs that hold a value that is not finite."""
+def broken_tensors(model: nn.Module, pieces: Iterable[Arguments]) -> tuple[str, ...]:
+    """Parameters, buffers and inputs that hold a value that is not finite; an input has one name in all pieces."""
     named: list[tuple[str, Tensor]] = [(f"parameter {name}", tensor) for name, tensor in model.named_parameters()]
     named += [(f"buffer {name}", tensor) for name, tensor in model.named_buffers()]
-    fed = [leaf for leaf in arguments.leaves() if isinstance(leaf, torch.Tensor)]
-    named += [(f"input {number}", tensor) for number, tensor in enumerate(fed)]
+    for given in pieces:
+        fed = [leaf for leaf in given.leaves() if isinstance(leaf, torch.Tensor)]
+        named += [(f"input {number}", tensor) for number, tensor in enumerate(fed)]
     real = ((name, tensor.detach().to_dense()) for name, tensor in named if tensor.is_floating_point())
-    return tuple(name for name, tensor in real if not bool(tensor.isfinite().all()))
+    return tuple(dict.fromkeys(name for name, tensor in real if not bool(tensor.isfinite().all())))
 
 
 def _difference(first: Tensor, second: Tensor) -> float:
@@ -161,13 +162,14 @@ def _drops(node: fx.Node) -> bool:
     return isinstance(rate, float) and rate > 0
 
 
-def watching_call(watchers: Mapping[str, Watcher]) -> Call:
-    """Carry out operations as they are, and show those named in `watchers` to their watcher."""
+def watching_call(watchers: Mapping[str, Watcher], plain: Call = plain_call) -> Call:
+    """Carry out operations as they are, and show those named in `watchers` to their watcher, without a graph."""
 
     def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        value = plain_call(node, arguments, keywords)
+        value = plain(node, arguments, keywords)
         if node.name in watchers:
-            watchers[node.name](value, arguments)
+            with torch.no_grad():
+                watchers[node.name](value, arguments)
         return value
 
     return call

@@ -9,11 +9,13 @@ from torch import Tensor, nn
 
 from skiplens.base import Randomness, SkiplensError
 from skiplens.base.axes import Float
+from skiplens.base.memory import budget_bytes
+from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.graph import ResidualNetwork, Subject
 from skiplens.graph.batch import Batch, Inputs
-from skiplens.graph.functional import main_output
-from skiplens.graph.inputs import copy_of
+from skiplens.graph.functional import OutputSelection, main_output, pure_model
+from skiplens.graph.inputs import copy_of, require_finite, samples_of
 from skiplens.graph.operations import REARRANGING, SCALING, operation
 from skiplens.kernels.arc_cosine import correlation_of_angle
 from skiplens.kernels.finite_width import ResNet, kernel_moments
@@ -22,7 +24,8 @@ from skiplens.kernels.limit.draws import MOST_DRAWN
 from skiplens.kernels.limit.kernel import ModuleKernel
 from skiplens.signal import SignalLens, SignalReading
 from skiplens.signal.branches import branch_states
-from skiplens.tangent.empirical import empirical_ntk, ntk_diagonal
+from skiplens.tangent.empirical import empirical_ntk, kernel_of, ntk_diagonal
+from skiplens.tangent.problem import Problem
 
 SEEDS, SAMPLES = 8, 4
 LIMIT_ENTRIES, DRAWN_ENTRIES = 2**27, 2**31  # entries of blocks of a limit, and numbers drawn for it: some seconds
@@ -169,10 +172,17 @@ def diagonals_over_seeds(
 
 
 def kernel_of_some_outputs(
-    model: nn.Module, inputs: Inputs, chosen: Tensor, total: int, progress: Progress
+    model: nn.Module, inputs: Inputs, chosen: Tensor, total: int, coupled: bool, progress: Progress
 ) -> tuple[Float[Tensor, "samples samples"], Float[Tensor, "samples samples"]]:
-    """An unbiased estimate of the kernel summed over all `total` outputs, and its standard error, entry by entry."""
-    full = empirical_ntk(_Chosen(model, chosen), inputs, outputs="full", progress=progress)
+    """An unbiased estimate of the kernel summed over all `total` outputs, and its standard error, entry by entry.
+
+    That the model repeats itself, and whether its samples are `coupled`, has been asked of it before.
+    """
+    pure, samples = pure_model(_Chosen(model, chosen)), samples_of(inputs)
+    require_finite(samples)
+    outputs, budget = OutputSelection(tuple(range(len(chosen))), separate=True), budget_bytes(pure.device)
+    with preserve_state(model):
+        full = kernel_of(Problem(pure, samples, None, outputs, len(chosen), coupled, "auto", budget, progress))
     each = total * full.diagonal(dim1=1, dim2=3)  # samples × samples × outputs
     return each.mean(-1), each.std(-1) / each.shape[-1] ** 0.5
 

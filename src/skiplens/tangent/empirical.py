@@ -64,14 +64,18 @@ def empirical_ntk(  # noqa: PLR0913 - options by keyword
         True
     """
     with preserve_state(model):
-        problem = make_problem(model, inputs, other, outputs, parameters, algorithm, memory, progress)
-        room = problem.budget - require_kernel_fits(problem)
-        if problem.algorithm == "products":
-            return kernel_by_products(problem)
-        try:
-            return _compute(problem, assign(problem, room), room)
-        except PatternChanged:
-            return _compute(problem, [assign_generally(problem, problem.pure.parameters, room)], room)
+        return kernel_of(make_problem(model, inputs, other, outputs, parameters, algorithm, memory, progress))
+
+
+def kernel_of(problem: Problem) -> Tensor:
+    """The kernel that a problem asks for; to be called where the state of its model is preserved."""
+    room = problem.budget - require_kernel_fits(problem)
+    if problem.algorithm == "products":
+        return kernel_by_products(problem)
+    try:
+        return _compute(problem, assign(problem, room), room)
+    except PatternChanged:
+        return _compute(problem, [assign_generally(problem, problem.pure.parameters, room)], room)
 
 
 @torch.no_grad()

@@ -270,9 +270,13 @@ def make_plan(task: Task, work: Mapping[str, Work], budget: int, thrift: float =
     for run in runs:
         # From what all pieces take, rounded up to a power of two, so that the plan does not depend on how much memory
         # happens to be free; then less and less, until more passes make a plan twice as costly.
-        needed = sum(max(_form_bytes(task, entry, run).values()) for entry in work.values())
+        forms = [_form_bytes(task, entry, run).values() for entry in work.values()]
+        needed, widest = sum(map(max, forms)), max(map(min, forms), default=0)
+        buffers = _halvings(min(budget, 2 ** max(0, needed - 1).bit_length()))
+        # And as much as takes all of them in one group, where each is kept in a form that leaves room for the others.
+        together = sum(size for name in work for _, size in _pieces(task, name, work[name], run, widest) or ())
         first: KernelPlan | None = None
-        for buffer in _halvings(min(budget, 2 ** max(0, needed - 1).bit_length())):
+        for buffer in sorted({*buffers, *[together] * (0 < together <= budget)}, reverse=True):
             plan = _plan(task, work, run, buffer)
             if plan is None or (first is not None and plan.cost > 2 * first.cost):
                 break

@@ -13,7 +13,7 @@ from skiplens.base import InvalidInputError, Progress, Randomness, SkiplensError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.words import in_words, percent
 from skiplens.graph.batch import Batch
-from skiplens.graph.functional import PureModel, output_shape, pure_model
+from skiplens.graph.functional import output_shape, pure_model
 from skiplens.graph.inputs import samples_of
 from skiplens.graph.lens import ENOUGH, Lens, Subject
 from skiplens.kernels.finite_width import ResNet, advice, kernel_moments
@@ -53,7 +53,7 @@ class TangentLens(Lens):
         batch, cut = subject.few(most, passes=3 * looked_at, least=2, fewest=math.inf if coupled else 1 + looked_at)
         settings = {"lens": self.name, "model": subject.name, "samples": batch.samples}
         clock = Provenance.begin(settings, randomness.seed, subject.device)
-        fields, notes = self._kernel(pure, batch, (outputs, looked_at), randomness, progress)
+        fields, notes = self._kernel(subject, batch, (outputs, looked_at), randomness, progress)
         angles = _angles(batch.inputs, fields["kernel"])
         try:
             more, remarks = compared(subject, batch, angles, randomness, progress)
@@ -76,15 +76,15 @@ class TangentLens(Lens):
         )
 
     def _kernel(
-        self, pure: PureModel, batch: Batch, counts: tuple[int, int], randomness: Randomness, progress: Progress
+        self, subject: Subject, batch: Batch, counts: tuple[int, int], randomness: Randomness, progress: Progress
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
         """The kernel summed over all outputs, or estimated from some; in fields of the reading, and what to note."""
-        outputs, looked_at = counts
+        (outputs, looked_at), model = counts, subject.model
         if looked_at == outputs:
-            return {"kernel": empirical_ntk(pure.model, batch.inputs, progress=progress)}, ()
+            return {"kernel": empirical_ntk(model, batch.inputs, progress=progress)}, ()
         drawn = torch.randperm(outputs, generator=randomness.child("outputs").torch())
-        chosen = drawn[:looked_at].to(pure.device)
-        kernel, error = kernel_of_some_outputs(pure.model, batch.inputs, chosen, outputs, progress)
+        chosen = drawn[:looked_at].to(subject.device)
+        kernel, error = kernel_of_some_outputs(model, batch.inputs, chosen, outputs, subject.coupled, progress)
         note = f"The kernel was estimated from {len(chosen)} of {outputs:,} outputs, drawn at random."
         return {"kernel": kernel, "kernel_error": error, "sampled_outputs": len(chosen)}, (note,)
 
