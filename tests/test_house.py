@@ -50,8 +50,8 @@ def test_files_are_chapters():
     # and mixtures in infinite width, towers, many networks trained side by side; batch norm of any batch, pictures of
     # samples, landscapes and trainings in the explorer; graphs rewritten without tracing them again, joins that are
     # none, questions of our own; several targets, gradients that end, backward passes that are no derivative, tied
-    # tables, what a costly model is spared
-    assert len(lengths) <= 380 and sum(lengths.values()) <= 64_710
+    # tables, what a costly model is spared; exports of what decides by values, second derivatives of batch norm
+    assert len(lengths) <= 380 and sum(lengths.values()) <= 64_930
     chapters = sorted(length for path, length in lengths.items() if path.name != "__init__.py")
     assert 130 <= chapters[len(chapters) // 2] <= 220
 
