@@ -17,7 +17,7 @@ from skiplens.graph.lens import Subject
 from skiplens.paths.backward import weight_paths
 from skiplens.paths.forces import GatedLoss, depth_forces
 from skiplens.signal.branches import branch_states
-from skiplens.signal.gradients import Piece, gradients
+from skiplens.signal.gradients import Piece, Watch, gradients
 from skiplens.signal.layers import LayersLens, layer_states
 from tests.awkward_models import Block
 from tests.networks import noise
@@ -210,7 +210,7 @@ def test_gradients_of_branches(made):
     model, inputs = made
     network = dissect(model, inputs)
     weights = [state["matrices"] for state in branch_states(network)]
-    found = gradients([Piece(network, 6)], weights, torch.Generator().manual_seed(3))
+    found = gradients([Piece(network, 6)], weights, torch.Generator().manual_seed(3), Watch())
     outputs = model(inputs)
     direction = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     scalar = (outputs * direction).sum() * (6 / outputs.numel()) ** 0.5

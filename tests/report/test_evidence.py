@@ -36,7 +36,7 @@ def test_dropout_in_training_mode_costs_no_lens_and_is_told():
     report = sl.inspect(model, (noise(8, 3), LABELS), lenses=[*JUDGED])
     assert report.problems == () and [module.training for module in model.modules()] == flags
     (note,) = (note for note in report.reading(StructureReading).notes if "Dropout" in note)
-    assert "switched off in 1 places (2) while the model was measured" in note
+    assert "switched off in 1 place (2) while the model was measured" in note
     assert report.reading(SignalReading).dropout == () and report.reading(StructureReading).training
 
 

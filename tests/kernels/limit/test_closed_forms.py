@@ -262,7 +262,7 @@ def test_a_function_that_is_too_sharp_is_refused():
     model = nn.Sequential(nn.Linear(7, 8), Steep(), nn.Linear(8, 1)).double()
     with pytest.raises(
         InvalidInputError,
-        match=r"aten.linear in module '2' has no .* here: the nonlinearity before it bends too sharply: about \d+%",
+        match=r"aten.linear in module '2' has no .* here: the nonlinearity before it bends too sharply: about \d+ %",
     ):
         infinite_width(model, X)
 
