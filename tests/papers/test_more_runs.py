@@ -34,6 +34,12 @@ def test_the_runs_are_those_of_the_laptop_but_for_their_number_seed_and_rates():
             ]
             assert replace(own, networks=laptop.networks, exponents=laptop.exponents) == laptop
             assert own.exponents == laptop.exponents[-len(own.exponents) :]  # the lowest rates are left out, if any
+    half = [run.settings for run in more_runs.MORE["half"].runs]
+    assert {(own.family, own.depth) for own in half} == {
+        (run.settings.family, run.settings.depth) for run in more_runs.MORE["plain"].runs if run.settings.depth > 8
+    }
+    assert {(own.seed, own.gpu) for own in half if own.depth == 16} == {(6, True)}
+    assert {(own.seed, own.gpu) for own in half if own.depth > 16} == {(5, False)}
 
 
 def test_no_rate_that_was_left_out_could_have_been_the_best(tmp_path):
@@ -75,7 +81,7 @@ def test_looks_that_were_taken_again_are_paid_for():
     looks = {}
     for more in more_runs.MORE.values():
         looks[more.study] = looks.get(more.study, 0) + len(more.claims)
-    looks["li2016_shortcuts"] += 1  # `deeper` was looked at with 24 starts of seed 4, too
+    looks["li2016_shortcuts"] += 2  # `deeper` was looked at with 24 starts of seed 4, `half_from_16` with seed 5, too
     for name, count in looks.items():
         assert sum(len(item.claims) for item in study(name).items) + count <= MOST_CLAIMS
 
