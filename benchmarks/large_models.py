@@ -1,8 +1,8 @@
 """What does `inspect` cost on models of real size, and with how many samples does each lens look?
 
     python benchmarks/large_models.py gpt2 vit-base        # all lenses, on the processor
-    python benchmarks/large_models.py llama-1b --device cuda --dtype bfloat16 --lenses structure,signal,paths,curvature,forecast
-    python benchmarks/large_models.py llama-small --dtype bfloat16 --lenses structure,signal,paths,curvature,forecast
+    python benchmarks/large_models.py llama-1b --device cuda --dtype bfloat16 \\
+        --lenses structure,signal,paths,curvature,forecast
 
 Models of `transformers` from their configurations, with random weights and random data; a process for each, so that
 its peak of memory is its own.
@@ -52,7 +52,7 @@ def llama_1b(width=2048, vocabulary=32000):
 
 
 def llama_small():
-    """The same with 5 million parameters, to try the way on a processor."""
+    """The same with 4 million parameters, to try the way on a processor."""
     return llama_1b(128, VOCABULARY)
 
 
