@@ -1,7 +1,8 @@
 """What does `inspect` cost on models of real size, and with how many samples does each lens look?
 
     python benchmarks/large_models.py gpt2 vit-base        # all lenses, on the processor
-    python benchmarks/large_models.py llama-1b --device cuda --dtype bfloat16 --lenses structure,signal,paths
+    python benchmarks/large_models.py llama-1b --device cuda --dtype bfloat16 \\
+        --lenses structure,signal,paths,curvature,forecast
 
 Models of `transformers` from their configurations, with random weights and random data; a process for each, so that
 its peak of memory is its own.
@@ -41,13 +42,18 @@ def resnet50():
     return ResNetForImageClassification(ResNetConfig(num_labels=CLASSES)), images
 
 
-def llama_1b():
+def llama_1b(width=2048, vocabulary=32000):
     """A model like TinyLlama: 22 layers, 2,048 wide, 1.1 billion parameters."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sizes = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22}
-    heads = {"num_attention_heads": 32, "num_key_value_heads": 4}
-    return LlamaForCausalLM(LlamaConfig(vocab_size=32000, **sizes, **heads)), language
+    sizes = {"hidden_size": width, "intermediate_size": 11 * width // 4, "num_hidden_layers": 22}
+    heads = {"num_attention_heads": width // 64, "num_key_value_heads": max(1, width // 512)}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=vocabulary, **sizes, **heads)), language
+
+
+def llama_small():
+    """The same with 4 million parameters, to try the way on a processor."""
+    return llama_1b(128, VOCABULARY)
 
 
 def language(count, device, dtype):
@@ -61,7 +67,7 @@ def images(count, device, dtype):
     return torch.randn(count, 3, 224, 224, device=device, dtype=dtype), torch.arange(count, device=device) % CLASSES
 
 
-MODELS = {"gpt2": gpt2, "vit-base": vit_base, "resnet50": resnet50, "llama-1b": llama_1b}
+MODELS = {"gpt2": gpt2, "vit-base": vit_base, "resnet50": resnet50, "llama-1b": llama_1b, "llama-small": llama_small}
 
 
 def looked_at(name, options):
