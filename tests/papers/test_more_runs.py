@@ -38,8 +38,8 @@ def test_the_runs_are_those_of_the_laptop_but_for_their_number_seed_and_rates():
     assert {(own.family, own.depth) for own in half} == {
         (run.settings.family, run.settings.depth) for run in more_runs.MORE["plain"].runs if run.settings.depth > 8
     }
-    assert {(own.seed, own.gpu) for own in half if own.depth == 16} == {(6, True)}
-    assert {(own.seed, own.gpu) for own in half if own.depth > 16} == {(5, False)}
+    assert {own.seed for own in half if own.depth == 16} == {6}
+    assert {own.seed for own in half if own.depth > 16} == {5}
 
 
 def test_no_rate_that_was_left_out_could_have_been_the_best(tmp_path):
