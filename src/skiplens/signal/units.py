@@ -80,7 +80,8 @@ def _watcher(
     units: dict[tuple[str, int], Tensor], key: tuple[str, int], judge: Callable[[Tensor], Tensor], axis: int
 ) -> Watcher:
     def see(value: Tensor, arguments: tuple[Any, ...]) -> None:
-        shut = judge(value.detach()).movedim(axis, 0).flatten(1).all(1)
+        entered = arguments[0].detach().movedim(axis, 0).flatten(1)
+        shut = judge(value.detach()).movedim(axis, 0).flatten(1).all(1) & entered.any(1)  # of zeros nothing is known
         units[key] = units[key] & shut if key in units else shut
 
     return see
