@@ -1,5 +1,7 @@
 """Models from outside: gradients that are switched off, backward passes of one's own, wrapped and complex layers."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -240,3 +242,11 @@ def curvature_of(report):
 
 def jacobian_of(report):
     return report.reading(JacobianSpectrum).singular_values["network"]
+
+
+def test_imaginary_parts_of_weights_are_not_left_out():
+    model = Formula(lambda m, x: m.f(x.to(torch.cfloat)).abs(), f=nn.Linear(4, 4, dtype=torch.cfloat))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = sl.inspect(model, (torch.randn(6, 4), CLASSES), lenses=["convergence"])
+    assert not report.problems
