@@ -20,6 +20,17 @@ class DropPath(nn.Module):
         return x * torch.rand(len(x), 1).gt(0.5) if self.training else x
 
 
+class StochasticDepth(nn.Module):
+    """As torchvision has it: a rate called p, read only in training mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.p = 0.5
+
+    def forward(self, x):
+        return x * torch.rand(len(x), 1).gt(self.p) if self.training else x
+
+
 def network() -> nn.Module:
     kept = nn.Dropout(0.0)
     return nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.5), Own(), DropPath(), kept)
@@ -33,6 +44,13 @@ def test_nothing_is_drawn_and_batch_norm_stays_in_its_mode():
     assert torch.equal(first, second)
     wanted = 0.5 * nn.functional.batch_norm(model[0](x), None, None, training=True)
     torch.testing.assert_close(first, wanted)
+
+
+def test_stochastic_depth_draws_nothing():
+    model, x = nn.Sequential(nn.Linear(3, 3), StochasticDepth()), torch.randn(8, 3)
+    with dropout_off(model) as places:
+        assert places == ("1",) and torch.equal(model(x), model(x))
+    assert model[1].training and model[1].p == 0.5
 
 
 def test_all_is_as_before_also_after_an_error():

@@ -1,8 +1,11 @@
+import contextlib
+
 import pytest
 import torch
 from torch import nn
 
 import skiplens as sl
+from skiplens.base.memory import CEILING
 from skiplens.base.progress import silent
 from skiplens.base.randomness import Randomness
 from skiplens.curvature.reading import HessianSpectrum
@@ -11,6 +14,15 @@ from skiplens.graph.batch import Batch
 from skiplens.graph.lens import OPERATIONS, Subject
 from tests.lens_cases import Block, subject
 from tests.networks import drawn, noise
+
+
+@contextlib.contextmanager
+def ceiling(size):
+    token = CEILING.set(size)
+    try:
+        yield
+    finally:
+        CEILING.reset(token)
 
 
 def looked(model, batch, **options):
@@ -42,6 +54,15 @@ def test_a_large_model_gets_less_effort():
     asked = {"large_from": 10, "large_effort": CurvatureEffort(samples=2, probes=2, steps=5)}
     reading = looked(looked_at.model, looked_at.batch, **asked)
     assert reading.samples == 2 and reading.steps == 5 and reading.blocks == {}
+
+
+def test_a_large_model_whose_passes_are_cheap_gets_the_memory_for_a_few_vectors():
+    """As AlexNet and VGG, of which the usual budget does not hold six vectors of all parameters."""
+    looked_at = subject()
+    size = sum(parameter.nbytes for parameter in looked_at.model.parameters())
+    with ceiling(8 * size):
+        reading = looked(looked_at.model, looked_at.batch, large_from=10)
+    assert reading.steps == 12 and reading.samples == 6 and reading.method == "lanczos"
 
 
 def test_many_blocks_are_not_looked_at_one_by_one():

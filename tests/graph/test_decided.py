@@ -7,6 +7,7 @@ from torch import nn
 import skiplens as sl
 from skiplens.base.errors import NotExportableError
 from skiplens.graph.dissect import dissect
+from skiplens.jacobians.reading import JacobianSpectrum
 from skiplens.signal.structure import DECIDED, StructureReading
 from tests.networks import Formula, drawn, linear, mlp, noise
 from tests.tolerances import assert_close
@@ -67,6 +68,49 @@ def test_a_value_that_is_read_is_a_constant():
     assert_close(network.run([network.output])[network.output], model(inputs))
 
 
+def by_places(experts, x, expert_of):
+    out = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        (rows,) = torch.where(expert_of == number)
+        if rows.numel() == 0:
+            continue
+        out = out.index_add(0, rows, expert(x[rows]))
+    return out
+
+
+def by_masks(experts, x, expert_of):
+    out, counts = torch.zeros_like(x), torch.bincount(expert_of, minlength=len(experts)).tolist()
+    for number, expert in enumerate(experts):
+        chosen = expert_of == number
+        if counts[number] > 0:
+            out[chosen] = expert(x[chosen])
+    return out
+
+
+@pytest.mark.parametrize("routed", [by_places, by_masks])
+def test_experts_get_the_rows_that_these_samples_sent_them(routed):
+    """Of three experts the last gets none."""
+
+    def rule(m, x):
+        x = x + routed(m.first, x, (x[:, 0] > 0).long())
+        return x + routed(m.second, x, (x[:, 1] > 0).long())
+
+    model = drawn(
+        Formula(rule, first=nn.ModuleList(mlp(3) for _ in range(3)), second=nn.ModuleList(mlp(3) for _ in range(3)))
+    )
+    inputs = noise(6, 3)
+    network = dissect(model, inputs)
+    assert len(network.blocks) == 2 and network.exported.decided
+    assert_close(network.run([network.output])[network.output], model(inputs))
+    report = sl.inspect(model, (inputs, torch.arange(6) % 3), lenses=["paths", "jacobians", "convergence"])
+    assert not report.problems
+    found = report.reading(JacobianSpectrum).singular_values["network"].double()
+    dense = torch.cat(
+        [torch.linalg.svdvals(torch.autograd.functional.jacobian(model, one[None])[0, :, 0]) for one in inputs[:4]]
+    )
+    assert_close(found.sort().values, dense.sort().values)
+
+
 def test_a_shape_that_depends_on_values_is_refused():
     with pytest.raises(NotExportableError, match="decides something in Python by the values inside a tensor"):
-        dissect(Formula(lambda m, x: m.f(x)[: len(x[:, 0].nonzero())], f=linear()), noise(2, 3))
+        dissect(Formula(lambda m, x: m.f(x)[: len(x[:, 0].unique())], f=linear()), noise(2, 3))

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -82,7 +84,7 @@ def test_refused_losses():
 
 def test_losses_that_models_return():
     loss = torch.tensor(2.0)
-    for outputs in (loss, (loss, SCORES), {"loss": loss, "logits": SCORES}):
+    for outputs in (loss, (loss, SCORES), {"loss": loss, "logits": SCORES}, SimpleNamespace(logits=SCORES, loss=loss)):
         assert returned_loss(outputs) == 2
     with pytest.raises(
         InvalidInputError, match=r"returned a tensor of shape \(6, 4\). Hand over a loss, or inputs with"

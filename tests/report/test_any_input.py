@@ -50,6 +50,12 @@ def test_models_in_other_types(build, dtype):
     assert report.problems == () and report.reading(SignalReading).precision == "float32"
 
 
+def test_a_model_that_casts_to_half_precision_itself_is_told_of_the_copy():
+    model = Formula(lambda m, x: m.g(m.f(x.bfloat16()).float()), f=linear().bfloat16(), g=linear())
+    with pytest.raises(InvalidInputError, match=r"a copy in float32 that was called.*x\.to\(self\.weight\.dtype\)"):
+        sl.inspect(model, (noise(4, 3, dtype=torch.float32), LABELS))
+
+
 def test_a_tuple_of_outputs_and_named_inputs():
     model = drawn(Formula(lambda m, left, right: (left + m.f(right), None), f=linear()))
     report = inspected(model, ({"left": noise(4, 3), "right": noise(4, 3, seed=1)}, LABELS))

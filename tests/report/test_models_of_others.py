@@ -1,5 +1,7 @@
 """Models from outside: gradients that are switched off, backward passes of one's own, wrapped and complex layers."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +9,9 @@ from torch.nn.utils import parametrizations
 
 import skiplens as sl
 from skiplens.base.errors import InvalidInputError
+from skiplens.curvature.reading import HessianSpectrum
 from skiplens.graph.dissect import dissect
+from skiplens.jacobians.reading import JacobianSpectrum
 from skiplens.report.lenses import guarded_section
 from skiplens.signal.layers import LayerStates, layer_states
 from skiplens.signal.reading import SignalReading
@@ -213,3 +217,36 @@ def test_of_a_graph_that_cannot_be_read_no_chain_is_told():
     report = sl.inspect(drawn(Formula(rule, f=linear(4, 4))), (noise(6, 4), CLASSES), lenses=["signal"])
     structure = sentence_of(report.reading(StructureReading))
     assert "is not known: its graph cannot be read" in structure and "chain" not in str(report)
+
+
+def test_hard_sigmoids_have_jacobians_and_curvature():
+    """As in MobileNetV3; torch's own operation has no derivative of its derivative."""
+
+    def gated(squashed):
+        def rule(m, x):
+            return m.out((x + m.f(x) * squashed(m.gate(x.mean((2, 3), keepdim=True)))).mean((2, 3)))
+
+        return drawn(Formula(rule, f=nn.Conv2d(8, 8, 3, padding=1), gate=nn.Conv2d(8, 8, 1), out=nn.Linear(8, 3)))
+
+    data = torch.randn(4, 8, 12, 12, generator=torch.Generator().manual_seed(0)), torch.arange(4) % 3
+    formulas = nn.functional.hardsigmoid, lambda x: nn.functional.relu6(x + 3) / 6
+    own, plain = (sl.inspect(gated(f), data, lenses=["jacobians", "curvature"]) for f in formulas)
+    assert not own.problems
+    for of in (curvature_of, jacobian_of):
+        assert_close(of(own), of(plain))
+
+
+def curvature_of(report):
+    return report.reading(HessianSpectrum).nodes
+
+
+def jacobian_of(report):
+    return report.reading(JacobianSpectrum).singular_values["network"]
+
+
+def test_imaginary_parts_of_weights_are_not_left_out():
+    model = Formula(lambda m, x: m.f(x.to(torch.cfloat)).abs(), f=nn.Linear(4, 4, dtype=torch.cfloat))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = sl.inspect(model, (torch.randn(6, 4), CLASSES), lenses=["convergence"])
+    assert not report.problems

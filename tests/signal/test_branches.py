@@ -37,6 +37,16 @@ def test_a_small_gradient_is_not_dead():
     assert only("dead_branches", branch_gradients=at(8, 2, 1e-8, 1.0)) is not None  # below float32's rounding
 
 
+def test_a_branch_that_learns_as_slowly_as_all_before_a_small_scale_is_not_dead():
+    """As before the class attention of CaiT, behind which the stream is multiplied by 1e-4."""
+    small = torch.tensor([1e-9] * 4 + [1.0] * 5)[:, None].expand(9, 4)
+    weak = {"branch_gradients": torch.tensor([1e-9] * 3 + [1.0] * 5), "gradient": small}
+    assert only("dead_branches", **weak) is None
+    inner = {"outermost": (True, False, True, True, True, True, True, True), "gradient": small[1:]}
+    assert only("dead_branches", **weak | inner) is None
+    assert only("dead_branches", **weak | {"branch_gradients": at(8, 1, 1e-17, 1.0)}) is not None
+
+
 def test_a_few_units_may_be_shut_by_chance():
     changes = {"branch_gradients": at(8, 2, 0.0, 1.0), "dead_units": at(8, 2, 1.0)}
     assert only("dead_branches", **changes, dead_widths=torch.full((8,), 10)).severity == "critical"

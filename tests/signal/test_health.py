@@ -2,7 +2,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from skiplens.signal.units import fresh_norms
+from skiplens.base.arguments import Arguments
+from skiplens.signal.units import fresh_norms, repeat_difference
 from tests import hugging_face
 from tests.networks import Formula, LinearResidual, StochasticDepth, drawn, linear, noise
 from tests.signal.looking import look
@@ -34,6 +35,14 @@ def test_chance_without_dropout_is_seen():
     net = drawn(Formula(lambda m, x: x + m.drop(m.f(x)), f=linear(), drop=StochasticDepth()))
     reading = look(net.train(), X)
     assert reading.dropout == () and reading.repeat_difference > 0.01
+
+
+def test_calls_of_a_model_that_draws_do_not_agree_by_chance():
+    """One block is left out in half of all calls, so that two of them agree in every second case."""
+    net = drawn(Formula(lambda m, x: x + m.f(x) * (torch.rand(()) < 0.5), f=linear()))
+    for seed in range(8):
+        torch.manual_seed(seed)
+        assert repeat_difference(net, Arguments.of(X)) > 0.01
 
 
 def test_broken_values_are_named():

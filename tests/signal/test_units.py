@@ -41,6 +41,20 @@ def test_dead_channels_after_a_convolution(norm):
     assert float(look(net, noise(5, 4, 6, 6)).dead_units[0]) == 0.75
 
 
+def test_units_that_get_nothing_yet_are_not_shut():
+    """As in the gate of a branch that ends in a layer which starts at zero."""
+    last = nn.Conv2d(4, 4, 1)
+    nn.init.zeros_(last.weight), nn.init.zeros_(last.bias)
+
+    def rule(m, x):
+        y = m.last(x)
+        return x + y * torch.sigmoid(m.up(torch.relu(m.down(y.mean((2, 3), keepdim=True)))))
+
+    down = nn.Conv2d(4, 24, 1, bias=False)
+    reading = look(Formula(rule, last=last, down=down, up=nn.Conv2d(24, 4, 1)), noise(5, 4, 6, 6))
+    assert reading.dead_units.tolist() == [0] and reading.dead_widths.tolist() == [24]
+
+
 def test_one_open_sample_is_enough():
     net = Formula(lambda m, x: x + m.g(torch.relu(x)), g=linear())
     inputs = -torch.ones(4, 3)

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 
@@ -40,6 +42,20 @@ def test_the_variance_is_that_of_the_reference_table():
 )
 def test_theory_knows_no_such_network(changes):
     assert equivalent_network(signal(**changes)) is None
+
+
+def test_matrices_are_to_be_multiplied_until_the_branches_add_one_in_all():
+    """α multiplies the power that a matrix passes, so that matrices are multiplied by the root of its change."""
+    sizes = {"branch_norms": torch.full((10,), 0.9), "widths": torch.full((10,), 8)}
+    change = next(f.change for f in find([signal(blocks=10, **sizes)]) if f.rule == "kernel_regime")
+    factor = float(re.search(r"Multiply each matrix of the branches by ([\d.]+), which leaves", change)[1])
+    assert 0.9 * factor**2 == pytest.approx(10**-0.5, rel=5e-3)  # two matrices; in_words has three digits
+
+
+def test_branches_that_are_small_enough_are_left_alone():
+    sizes = {"branch_norms": torch.full((3,), 0.5), "widths": torch.full((3,), 8)}
+    (found,) = find([signal(blocks=3, **sizes)])
+    assert found.change.startswith("Use a width of ")
 
 
 def test_no_reasonable_width_is_said():

@@ -2,6 +2,7 @@
 
 import operator
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -260,7 +261,7 @@ def dropout_off(model: nn.Module) -> Iterator[tuple[str, ...]]:
         if not module.training or isinstance(module, torch.jit.ScriptModule):
             continue
         rates = {key: rate for key, rate in vars(module).items() if _is_rate(key, rate)}
-        drops = "drop" in type(module).__name__.lower() and getattr(module, "p", 1.0) != 0
+        drops = re.search("drop|stochasticdepth", type(module).__name__.lower()) and getattr(module, "p", 1.0) != 0
         if drops and "p" in vars(module):  # which the module around it may read, as attention does
             changes.append((module, "p", 0.0))
         draws = drops or "layerdrop" in vars(module)  # whether to leave out a layer is drawn also at the rate 0

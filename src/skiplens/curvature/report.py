@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 import torch
 
 from skiplens.base.errors import NotExportableError, NotReachedError
-from skiplens.base.memory import free_bytes
+from skiplens.base.memory import budget_bytes, free_bytes
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.randomness import Randomness
 from skiplens.base.words import in_words, percent, plus_minus
+from skiplens.curvature.operator import SPARE_VECTORS
 from skiplens.curvature.reading import HessianSpectrum
+from skiplens.curvature.sampled import SHARE_OF_VECTORS
 from skiplens.curvature.spectrum import hessian_spectrum, parameters_by_block
 from skiplens.graph.functional import PureModel, pure_model
 from skiplens.graph.lens import Lens, Subject
@@ -73,7 +75,7 @@ class CurvatureLens(Lens):
         each = PASSES_OF_A_PRODUCT * effort.probes * batch.samples
         spent = replace(effort, steps=subject.afforded(each, effort.steps, min(FEWEST_STEPS, effort.steps)))
         asked = spent.options(pure.parameter_count, randomness.seed)
-        if spent != effort:  # the moments then come from the density, without products of their own
+        if spent != effort or _is_tight(pure):  # the moments then come from the density, without products of their own
             asked |= {"moment_products": 0, "memory": _memory_for(pure)}
         whole = hessian_spectrum(subject.model, batch, loss=loss, progress=progress, **asked)
         groups, notes = self._groups(subject, pure.parameters) if effort == self.effort else ({}, ())
@@ -100,6 +102,12 @@ class CurvatureLens(Lens):
         if len(groups) > self.most_blocks:
             return {}, (f"The {len(groups)} residual blocks were not looked at one by one.",)
         return groups, ()
+
+
+def _is_tight(pure: PureModel) -> bool:
+    """Whether the usual budget would not hold the vectors that a few steps need."""
+    needed = SPARE_VECTORS * pure.parameter_count * pure.dtype.itemsize
+    return needed > SHARE_OF_VECTORS * budget_bytes(pure.device)
 
 
 def _memory_for(pure: PureModel) -> int | None:

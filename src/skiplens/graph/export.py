@@ -18,6 +18,7 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from skiplens.base.arguments import Arguments
 from skiplens.base.errors import NotExportableError
@@ -122,7 +123,7 @@ def _decided(model: nn.Module, arguments: Arguments, error: Exception) -> tuple[
 
 
 class _Reads(TorchFunctionMode):
-    """Notes what Python reads from tensors, by the line that reads; or gives each line what was noted of it.
+    """Notes what Python reads from tensors, and places by values, for each line that reads; or gives it what was noted.
 
     A trace may skip lines that only check or warn.
     """
@@ -133,15 +134,31 @@ class _Reads(TorchFunctionMode):
         self.given = {line: iter(values) for line, values in noted.items()} if noted else None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func not in READING:
+        if func in MASKING:
+            args = args[0], self._places(args[1]), *args[2:]
+        if func not in READING | PLACING or (func is torch.where and len(args) > 1):
             return func(*args, **(kwargs or {}))
         frames = (frame for frame, _ in traceback.walk_stack(None))
         reader = next(frame for frame in frames if _is_of_a_model(frame.f_code.co_filename))
-        line = func, reader.f_code.co_filename, reader.f_lineno
-        if self.given is not None:
-            return next(self.given[line])  # no such line, or no more of it: the trace goes another way and is given up
-        self.noted[line].append(func(*args, **(kwargs or {})))
-        return self.noted[line][-1]
+        line = reader.f_code.co_filename, reader.f_lineno
+        if self.given is not None:  # no such line, or no more of it: the trace goes another way and is given up
+            return tree_map_only(torch.Tensor, _as_constant, next(self.given[func, *line]))
+        self.noted[func, *line].append(func(*args, **(kwargs or {})))
+        if func is torch.Tensor.tolist:  # which a trace reads one by one
+            self.noted[torch.Tensor.item, *line] += args[0].flatten().tolist()
+        return self.noted[func, *line][-1]
+
+    def _places(self, index: Any) -> Any:
+        """The index with the places where masks are true instead of these, whose number a trace does not know."""
+        found: list[Any] = []
+        for part in index if isinstance(index, tuple) else (index,):
+            is_mask = isinstance(part, torch.Tensor) and part.dtype == torch.bool
+            found += self.__torch_function__(torch.Tensor.nonzero, (), (part,), AS_TUPLE) if is_mask else [part]
+        return tuple(found)
+
+
+def _as_constant(value: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(value.tolist(), dtype=value.dtype, device=value.device).reshape(value.shape)
 
 
 def _is_of_a_model(file: str) -> bool:
@@ -151,6 +168,12 @@ def _is_of_a_model(file: str) -> bool:
 
 READING = {torch.equal, torch.allclose, torch.is_nonzero, torch.Tensor.item, torch.Tensor.tolist}
 READING |= {getattr(torch.Tensor, f"__{name}__") for name in ("bool", "int", "float", "index", "contains")}
+PLACING = {
+    torch.where,
+    *(getattr(of, name) for of in (torch, torch.Tensor) for name in ("nonzero", "argwhere", "bincount")),
+}
+MASKING = {torch.Tensor.__getitem__, torch.Tensor.__setitem__}
+AS_TUPLE = {"as_tuple": True}
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ from skiplens.base.errors import InvalidInputError, SkiplensError, did_you_mean
 from skiplens.base.preserve_state import SelfChangeError, preserve_state
 from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, require_module, samples_of
-from skiplens.graph.operations import step_by_step
+from skiplens.graph.operations import hard_sigmoid, step_by_step
 
 ParameterChoice = Iterable[str] | Callable[[str], bool] | None
 """Names of parameters, a test on names, or None for all that require a gradient."""
@@ -189,11 +190,12 @@ def is_batch_coupled(model: nn.Module | PureModel, inputs: Inputs | Samples) -> 
 
 @contextmanager
 def transformable() -> Iterator[None]:
-    """Attention by its plain formula, the only form that forward mode, vmap and second derivatives accept.
+    """Attention and hard sigmoid by plain formulas, the form that forward mode, vmap and second derivatives accept.
 
     What torch remarks about its own inner workings under these transforms is not shown: nobody can act on it.
     """
-    with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+    plain = mock.patch.object(nn.functional, "hardsigmoid", hard_sigmoid)
+    with sdpa_kernel(SDPBackend.MATH), plain, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*torch.jit.script.* is deprecated", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message=".*not yet implemented the batching rule", category=UserWarning)
         yield

@@ -235,7 +235,8 @@ def prepared(
             model, told = settled(model, batch)
         except InvalidInputError as error:
             read_as_two = type(given) is tuple and [type(part) for part in given] == [tuple, tuple]
-            raise (InvalidInputError(f"{error} {TWO_BATCHES}") if read_as_two else error) from error.__cause__
+            hint = TWO_BATCHES if read_as_two else OWN_CASTS if types else ""
+            raise (InvalidInputError(f"{error} {hint}") if hint else error) from error.__cause__
         whole = Subject(model, batch, name, allowed=allowed)
         batch, cut = whole.few(samples, PASSES, fewest=FEWEST_PASSES)
     more = None if types else data  # it comes in the precision of the model itself
@@ -249,6 +250,10 @@ def prepared(
 TWO_BATCHES = (
     "The data, a tuple of two tuples, was read as two batches; one batch of several inputs and several targets is "
     "written as [(inputs, targets)]."
+)
+OWN_CASTS = (
+    "It is a copy in float32 that was called, since half precision is too coarse to measure in; where the model casts "
+    "to half precision itself, write x.to(self.weight.dtype) there, or hand in a model without such casts."
 )
 TOGETHER = (
     "The model takes these {count} samples together only, as nodes of one graph; with the first 2 of them it said: "

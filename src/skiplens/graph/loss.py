@@ -109,7 +109,7 @@ def loss_name(loss: Loss) -> str:
 
 def returned_loss(outputs: Any) -> Tensor:
     """The loss that a model returned: a scalar, an entry `loss`, or the sum where it returned nothing but losses."""
-    value = outputs.get("loss") if hasattr(outputs, "get") else outputs
+    value = outputs.get("loss") if hasattr(outputs, "get") else getattr(outputs, "loss", outputs)
     parts = list(outputs.values()) if value is None and isinstance(outputs, Mapping) else []
     if parts and all(isinstance(part, Tensor) and part.ndim == 0 and part.is_floating_point() for part in parts):
         return torch.stack(parts).sum()  # as detectors return them

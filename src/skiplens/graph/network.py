@@ -15,7 +15,7 @@ from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.graph.blocks import DenseJoin, ResidualBlock
 from skiplens.graph.export import ExportedGraph, module_calls, module_of
 from skiplens.graph.flow import known_shape
-from skiplens.graph.operations import REARRANGING, operation, step_by_step
+from skiplens.graph.operations import REARRANGING, hard_sigmoid, operation, step_by_step
 
 NetworkKind = Literal["residual", "dense", "mixed", "chain"]
 
@@ -44,7 +44,8 @@ def plain_call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, An
         return arguments[0].reshape(arguments[1])
     assert callable(node.target), f"{node.op} {node.name} is not an operation"
     with step_by_step() if operation(node) == "aten.lstm" else nullcontext():
-        return node.target(*arguments, **keywords)
+        function = hard_sigmoid if operation(node) == "aten.hardsigmoid" else node.target
+        return function(*arguments, **keywords)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,11 @@ def step_by_step() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
+def hard_sigmoid(x: Tensor, inplace: bool = False) -> Tensor:
+    """The values of torch's own operation, which has no second derivative."""
+    return (x + 3).clamp(0, 6) / 6
+
+
 def _aten(names: str) -> set[str]:
     return {f"aten.{name}" for name in names.split()}
 

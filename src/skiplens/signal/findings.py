@@ -1,5 +1,6 @@
 """What may be wrong with signal and gradient: measurements that cannot be trusted, growth with depth, shut branches."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -252,9 +253,16 @@ def dead_branches(reading: SignalReading) -> tuple[list[int], float]:
     sizes = reading.branch_gradients
     if reading.broken or not arrived > 0 or not bool((sizes > 0).any()):
         return [], 0.0
-    floor = float(sizes.nan_to_num().max()) * _resolution(reading)
-    chosen = (sizes <= floor) & (reading.zero_factors < FLAT_ORDER)
-    return [index for index in _indices(chosen) if reading.matrices[index]], floor
+    counts = itertools.accumulate(map(int, reading.outermost))
+    places = [
+        min(count + (not outer), len(reading.gradient) - 1)
+        for count, outer in zip(counts, reading.outermost, strict=True)
+    ]
+    after = reading.gradient.double().nan_to_num().max(1).values[places]  # behind the outermost join around it
+    floors = torch.minimum(sizes.nan_to_num().max(), after) * _resolution(reading)
+    chosen = (sizes <= floors) & (reading.zero_factors < FLAT_ORDER)
+    dead = [index for index in _indices(chosen) if reading.matrices[index]]
+    return dead, float(floors[dead].max()) if dead else 0.0
 
 
 def judge_units(reading: SignalReading) -> Iterator[Finding]:

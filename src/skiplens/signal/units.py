@@ -1,6 +1,7 @@
 """Units that are shut on all samples, and what else makes a measurement hard to trust: dropout, noise, NaN."""
 
 import math
+import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -80,7 +81,8 @@ def _watcher(
     units: dict[tuple[str, int], Tensor], key: tuple[str, int], judge: Callable[[Tensor], Tensor], axis: int
 ) -> Watcher:
     def see(value: Tensor, arguments: tuple[Any, ...]) -> None:
-        shut = judge(value.detach()).movedim(axis, 0).flatten(1).all(1)
+        entered = arguments[0].detach().movedim(axis, 0).flatten(1)
+        shut = judge(value.detach()).movedim(axis, 0).flatten(1).all(1) & entered.any(1)  # of zeros nothing is known
         units[key] = units[key] & shut if key in units else shut
 
     return see
@@ -112,10 +114,21 @@ def _is_activation(node: fx.Node) -> bool:
     return node.op == "call_function" and (not isinstance(value, torch.Tensor) or value.is_floating_point())
 
 
+CALLS = 8  # of a model that draws; one that takes a coin's side with probability p shows nothing with p⁸ + (1 − p)⁸
+
+
 def repeat_difference(model: nn.Module, arguments: Arguments) -> float:
-    """Largest difference between the outputs of two calls, relative to the largest output; 0 if they agree."""
-    first, second = try_call(model, arguments), try_call(model, arguments)
-    return max((_difference(first[name], second[name]) for name in first), default=0.0)
+    """Largest difference between the outputs of two calls, relative to the largest output; 0 if they agree.
+
+    Those of a model that draws at random may agree by chance, so it is called more often.
+    """
+    first, apart, before = try_call(model, arguments), 0.0, (torch.get_rng_state(), random.getstate())
+    for _ in range(CALLS - 1):
+        again = try_call(model, arguments)
+        apart = max((_difference(first[name], again[name]) for name in first), default=0.0)
+        if apart or (torch.equal(before[0], torch.get_rng_state()) and before[1] == random.getstate()):
+            break
+    return apart
 
 
 def dropout_modules(network: ResidualNetwork) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -330,27 +331,29 @@ def judge_regime(reading: SignalReading) -> Iterator[Finding]:
     yield Finding(
         rule="kernel_regime",
         severity="note",
-        sentence=f"Far from the kernel regime: at {network.depth} blocks of width {network.width} the tangent kernel "
-        f"varies from seed to seed by {in_words(math.sqrt(variance), 2)} times its mean.",
+        sentence=f"Far from the kernel regime: at {network.depth} block{'s' * (network.depth > 1)} of width "
+        f"{network.width} the tangent kernel varies from seed to seed by {in_words(math.sqrt(variance), 2)} times its "
+        "mean.",
         number=variance,
         threshold=FAR_FROM_CONSTANT,
         source=WORDS["kernel_regime"]["source"],
-        change=_wider(network),
+        change=_wider(network, variance),
     )
 
 
-def _wider(network: ResNet) -> str:
-    scaled = advice.branch_scale(network.depth, network.branch_depth)
-    words = (
-        f"Scale the matrices of the branches by α = {in_words(scaled.branch_scale)}, which leaves a relative "
-        f"variance of "
-        f"{in_words(scaled.scaled_variance / network.width, 2)}"
-    )
-    try:
-        enough = advice.width(WANTED_VARIANCE, network).width
-    except InvalidInputError:
-        return f"{words}; no reasonable width would do it."
-    return f"{words}; or use a width of {enough}. A network outside the kernel regime may still train well."
+def _wider(network: ResNet, variance: float) -> str:
+    """Smaller branches, where that helps, and a larger width."""
+    goal, ways = advice.branch_scale(network.depth, network.branch_depth).branch_scale, []
+    left = float(kernel_moments(replace(network, branch_scale=goal)).relative_variance)
+    if left < variance:
+        factor = in_words(math.sqrt(goal / float(network.branch_scale)))  # α is a variance
+        ways = [
+            f"multiply each matrix of the branches by {factor}, which leaves a relative variance of {in_words(left, 2)}"
+        ]
+    with suppress(InvalidInputError):
+        ways.append(f"use a width of {advice.width(WANTED_VARIANCE, network).width}")
+    words = "; or ".join(ways) or "no reasonable width would do it"
+    return f"{words[0].upper()}{words[1:]}. A network outside the kernel regime may still train well."
 
 
 RULES = (

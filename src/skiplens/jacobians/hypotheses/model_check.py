@@ -78,7 +78,7 @@ def _checked(
         cost = describe_cost(loss, tuple(network.node(network.output).meta["val"].shape), samples.targets)
         weight = dict(model.named_parameters()).get(f"{layers[0].name}.weight")
         first = None  # weights that the theory has a number for
-        if weight is not None and isinstance(layers[0], Affine):
+        if weight is not None and not weight.is_complex() and isinstance(layers[0], Affine):
             first = weight.detach().flatten().to("cpu", torch.float64)
         sublevel = math.inf  # the loss now, which gradient descent with a certified step does not exceed
         if cost.cost is not None and samples.whole is not None:
