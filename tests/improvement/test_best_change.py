@@ -111,7 +111,9 @@ def test_a_change_that_promises_nothing_is_said_to(report):
     found = replace(report.reading(BestChange), fall=WORTH)
     assert not found.helps and "Alone it promises no clearly lower loss" in found.promise
     assert "instead of one that diverges" in replace(found, before=float("inf")).promise
-    assert "the loss it leads to diverges" in replace(found, after=float("inf")).sentence
+    assert "the loss it leads to diverges" in replace(found, after=float("inf")).promise
+    told = replace(report, readings=(*(r for r in report.readings if not isinstance(r, BestChange)), found))
+    assert told.advice.startswith("What was tried first: ") and report.advice.startswith("What to change first: ")
 
 
 @pytest.mark.parametrize("where", ["weights", "inputs"])

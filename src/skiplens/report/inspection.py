@@ -160,7 +160,7 @@ class Report:
                 words, proof = words_of(finding.remedy), race_sentence(races[finding.rule])
                 return "What to change first", f"{words[:1].upper()}{words[1:]}.", proof, finding.code
         proof = race_sentence(races[found.rule]) if found.rule in races else found.promise
-        is_refuted = found.rule in races and found.rule not in helps
+        is_refuted = found.rule not in helps if found.rule in races else found.gradients > 0 and not found.helps
         return f"What {'was tried' if is_refuted else 'to change'} first", found.change, proof, found.code
 
     @property
