@@ -40,7 +40,7 @@ joins it again, as thick as its share of the sum. Above runs the size of the sig
 way back, on logarithmic scales; at the right stands how many branches the signal passes. □ is a shortcut that projects,
 △ one that pools, ◇ one that does something else, such as a norm after the sum.
 
-Every sentence under a picture is what the lenses said of that network; press the picture for its report. Hugging Face
+Under a picture stands what one learns from it, then what the lenses said; press it for the report. Hugging Face
 families are built from their configuration, with the depth of the published network and a small width; images are
 {SAMPLES} embedded digits, words are drawn at random. `python -m tools.gallery` writes this page.
 """
@@ -144,6 +144,29 @@ NETWORKS = {
         words,
     ),
 }
+LESSONS = {
+    "digits_resnet": "Norms inside the branches hold each of them to about the size of what its shortcut carries: the "
+    "network acts half as deep as it is.",
+    "mnist_chain": "Without shortcuts there is one path: what a layer loses is lost for all behind it. So the lens of "
+    "layers looks where the others have no blocks to look at.",
+    "ensemble_resnet": "Without norms each branch adds the same share of what comes in, so the signal grows by the "
+    "same factor at every block. Scaling the branches by the depth mends it.",
+    "resnet50": "The shortcut is straight within a stage only, and projects into the next one. Strong branches make "
+    "the network act two thirds as deep as it is, and let the gradient grow though the signal does not.",
+    "convnext": "Branches scaled by 10⁻⁶ add nothing at first: 18 blocks act like none, and training has to switch "
+    "each of them on. The gradient changes in steps, at the layers between stages, which no shortcut passes by.",
+    "mobilenet_v2": "Of its 17 bottlenecks 10 have a shortcut. Where the stride is 2 or the width changes, the signal "
+    "has one way only.",
+    "vit": "Attention and MLP are blocks of their own: 12 layers are 24 blocks. Small weights behind a norm make a "
+    "start that acts shallow.",
+    "gpt2": "Last matrices that are scaled down by the depth hold signal and gradient at their size over 24 blocks; "
+    "the start is nearly an identity.",
+    "llama": "Without that scaling the same design lets the signal grow a little, and acts about ten times as deep as "
+    "GPT-2 does here.",
+    "bert": "A norm after every sum rescales shortcut and branch alike, so that sizes hold; small weights make the "
+    "branches a small part of each sum.",
+}
+"""What one learns from each."""
 
 
 def measured(name: str) -> Report:
@@ -181,7 +204,9 @@ def page() -> str:
     for name, shown in NETWORKS.items():
         report = kept(name)
         picture = f"[![{shown.title}: {report.verdict}](live/{name}.svg)](live/{name}.html)"
-        parts.append(f"## {shown.title}\n\n{shown.what}\n\n{picture}\n\n" + "\n".join(learnt(report)) + "\n")
+        parts.append(
+            f"## {shown.title}\n\n{shown.what}\n\n{picture}\n\n{LESSONS[name]}\n\n" + "\n".join(learnt(report)) + "\n"
+        )
     return "\n".join(parts)
 
 

@@ -10,4 +10,13 @@ document.addEventListener("DOMContentLoaded", () => {
   const nameTools = () => document.querySelectorAll("nav.md-code__nav").forEach((tools, place) => tools.setAttribute("aria-label", `Code ${place + 1}`));
   new MutationObserver(nameTools).observe(document.body, { childList: true, subtree: true });
   nameTools();
+  // An empty corner of a table heads nothing; tables wider than the page are scrolled with the keyboard too.
+  for (const corner of document.querySelectorAll("th:empty")) corner.replaceWith(document.createElement("td"));
+  const scrolled = () => {
+    for (const frame of document.querySelectorAll(".md-typeset__scrollwrap")) {
+      if (frame.scrollWidth > frame.clientWidth) frame.tabIndex = 0; else frame.removeAttribute("tabindex");
+    }
+  };
+  addEventListener("resize", scrolled);
+  addEventListener("load", scrolled);
 });

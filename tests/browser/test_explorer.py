@@ -423,6 +423,9 @@ def test_it_is_used_by_keyboard_alone_and_told_by_a_screen_reader(explore):
     page.keyboard.press("Home")
     page.wait_for_url("**depth=2&**")
     expect(field(page, "Depth p")).to_have_value("2")
+    page.get_by_text("C, width, ρ", exact=True).click()
+    page.wait_for_url("**given=scale&**")
+    expect(page.locator("label[aria-selected]")).to_have_count(0)  # a label cannot be selected, its button is
 
 
 @pytest.mark.slow

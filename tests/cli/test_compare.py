@@ -46,6 +46,9 @@ def test_the_terminal_shows_the_verdict_the_numbers_and_what_was_sampled(file, t
     status, out, _ = ran(*words(file, tmp_path))
     assert status == 0 and "more than seed-to-seed noise" in out and "branch over shortcut" in out
     assert "drawn up to 3 times" in out and "comparison.html" in out
+    assert "--full prints" in out and "residual blocks" not in out, "what is alike is left out"
+    status, out, _ = ran(*words(file, tmp_path, "--full", "--force"))
+    assert status == 0 and "residual blocks" in out and "--full prints" not in out
 
 
 def test_a_checkpoint_exists_once_and_it_is_said(file, tmp_path, ran):

@@ -44,8 +44,8 @@ def test_it_is_what_the_worst_finding_asks_for_and_what_a_forecast_of_the_change
     after = sl.forecast(apply_remedy(finding.remedy, faulty), data(), seed=seed, cost=cost)
     assert (found.after, found.gradients) == (after.loss, after.cost) and found.fall == before.score - after.score
     assert found.rule == finding.rule and found.code == code_of(finding.remedy)
-    assert found.helps and f"{after.loss:.2g} instead of {before.loss:.2g}" in found.sentence
-    assert f"tried in a pilot of {after.cost} steps" in found.sentence
+    assert found.helps and f"{after.loss:.2g} instead of {before.loss:.2g}" in found.promise
+    assert f"tried in a pilot of {after.cost} steps" in found.promise
 
 
 def test_its_code_makes_the_network_that_was_tried(report, faulty):
@@ -102,16 +102,18 @@ def test_where_no_finding_names_one_a_bad_forecast_gets_the_first_that_improve_w
 def test_a_change_that_cannot_be_made_says_why(report, subject):
     impossible = replace(report.findings[0], remedy=Remedy("add_average_pool_skips", {"blocks": ("1",)}))
     found = best_change(subject, [impossible], report.reading(sl.Forecast))
-    assert not found.gradients and "What it brings is not known: it cannot be tried here (" in found.sentence
+    assert not found.gradients and "What it brings is not known: it cannot be tried here (" in found.promise
     mode = replace(impossible, remedy=Remedy("evaluation_mode"))
     assert best_change(subject, [mode], replace(report.reading(sl.Forecast), word="trains")) is None
 
 
 def test_a_change_that_promises_nothing_is_said_to(report):
     found = replace(report.reading(BestChange), fall=WORTH)
-    assert not found.helps and "Alone it promises no clearly lower loss" in found.sentence
-    assert "instead of one that diverges" in replace(found, before=float("inf")).sentence
-    assert "the loss it leads to diverges" in replace(found, after=float("inf")).sentence
+    assert not found.helps and "Alone it promises no clearly lower loss" in found.promise
+    assert "instead of one that diverges" in replace(found, before=float("inf")).promise
+    assert "the loss it leads to diverges" in replace(found, after=float("inf")).promise
+    told = replace(report, readings=(*(r for r in report.readings if not isinstance(r, BestChange)), found))
+    assert told.advice.startswith("What was tried first: ") and report.advice.startswith("What to change first: ")
 
 
 @pytest.mark.parametrize("where", ["weights", "inputs"])

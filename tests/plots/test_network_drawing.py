@@ -181,7 +181,7 @@ def test_files_are_drawn(tmp_path):
         blocks(3, severity="warning"), (1.0, 2.0, 3.0, 4.0), (4.0, 3.0, 2.0, 1.0), (0.2, 0.8), "deep"
     )
     save_drawing(drawing, tmp_path / "a.svg")
-    save_card(drawing, "a $name", "a verdict of many words " * 30, tmp_path / "card.png")
+    save_card(drawing, "a $name", ("a verdict", "of many words " * 30), tmp_path / "card.png")
     assert "<svg" in (tmp_path / "a.svg").read_text()
     content = (tmp_path / "card.png").read_bytes()
     assert [int.from_bytes(content[start : start + 4], "big") for start in (16, 20)] == [1200, 630]

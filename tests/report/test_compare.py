@@ -238,9 +238,8 @@ def test_what_was_measured_is_told_before_what_every_draw_has_alike():
     values = torch.tensor([77.0, 78.0]), torch.tensor([41.0, 42.0])
     steep = Measured("curvature", "curvature", values, False, (1e-4,), (1e-3,))
     noise = Measured("curvature", "trace", values, False, (0.5,), (0.5,))
-    assert (
-        told(counted, steep, noise) == "Curvature 77.5 → 41.5. 1 of 2 numbers differ by more than seed-to-seed noise."
-    )
+    said = "Curvature 77.5 → 41.5. 1 of 2 numbers differs by more than seed-to-seed noise."
+    assert told(counted, steep, noise) == said
     assert told(counted, noise) == (
         "No number differs by more than seed-to-seed noise, of 1 tested. In every draw: hypotheses 8 → 5."
     )

@@ -1,8 +1,10 @@
 import math
 import re
+from dataclasses import replace
 
 import torch
 
+from skiplens.edits.remedies import Remedy
 from skiplens.improvement.best_change import BestChange
 from skiplens.report.inspection import Report
 from skiplens.report.lenses import section_of
@@ -70,6 +72,22 @@ def test_the_race_stands_under_the_verdict_instead_of_what_the_pilot_promised(tm
     assert (
         "<strong>Expected after 400 steps: a loss of 0.5 instead of 3 (tried in a pilot of 70 steps).</strong>" in alone
     )
+
+
+def test_a_change_that_a_race_proved_stands_before_one_that_it_did_not():
+    """The page, the terminal and the notebook say the same: never *change this first; it does not help*."""
+    promise = {"rule": "loss_at_start", "change": "Shrink it.", "code": "", "gradients": 70, "fall": 2.0, "steps": 400}
+    best = BestChange(**promise, before=3.0, after=0.5, provenance=structure().provenance)
+    failed = raced(BETTER[0], BETTER[0], rule="loss_at_start", finding="The loss starts high.")
+    remedy = Remedy("scale_parameters", {"factors": {"0.weight": 0.5}})
+    findings = finding(rule="loss_at_start"), replace(finding(), remedy=remedy, code="half()")
+    proved = Report("Net", (structure(), best, failed, raced()), (), findings)
+    assert proved.advice.startswith("What to change first: Multiply 0.weight by 0.5. It trains measurably better:")
+    top = proved.to_html().split('<div class="advice">')[1].split("</div>")[0]
+    assert "half()" in top and "Shrink it" not in top
+    alone = Report("Net", (structure(), best, failed), (), findings)
+    assert alone.advice.startswith("What was tried first: Shrink it. It does not train measurably better")
+    assert '<p class="headline">What was tried first</p>' in alone.to_html()
 
 
 def test_a_proof_whose_finding_is_not_told_is_a_card():

@@ -41,6 +41,7 @@ def compare(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Write the numbers to standard output as JSON.")] = False,
     force: Annotated[bool, typer.Option("--force", help=FORCE_HELP)] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print all numbers, not only those that differ.")] = False,
 ) -> None:
     """Compare models: each is drawn several times, so that chance is told from difference.
 
@@ -71,7 +72,7 @@ def compare(
     if as_json:
         console.print_json(comparison.to_json())
     else:
-        _summarise(comparison, page)
+        _summarise(comparison, page, full)
 
 
 def _builder(spec: str, weights: str) -> "Callable[[int], nn.Module] | nn.Module":
@@ -85,15 +86,18 @@ def _builder(spec: str, weights: str) -> "Callable[[int], nn.Module] | nn.Module
     return drawn_by_seed(lambda: build_model(spec))
 
 
-def _summarise(comparison: "Comparison", page: Path) -> None:
+def _summarise(comparison: "Comparison", page: Path, full: bool) -> None:
     console.out().print(comparison.verdict, markup=False, style="bold")
     for section in comparison.sections():
-        if section.rows:
-            console.print_table(section.title, section.rows)
+        alike = {number.label for number in comparison.numbers if set(number.verdicts) <= {"same", "seed noise"}}
+        if rows := [row for row in section.rows if full or row["number"] not in alike]:
+            console.print_table(section.title, rows)
     for model in comparison.contenders:
         console.out().print(f"{model.name}: {model.reports[0].verdict} {model.note}".strip(), markup=False)
     for note in comparison.notes:
         console.out().print(note, markup=False)
     for problem in comparison.problems:
         console.complain(f"{problem.lens}: {problem.message}")
+    if not full:
+        console.out().print("--full prints all numbers, also those that do not differ.", markup=False, style="dim")
     console.out().print(f"The comparison is in {page}", markup=False)

@@ -28,8 +28,6 @@ from skiplens.readings.reading import Provenance
 
 MOST_EXACT = 100  # parameters up to which all eigenvalues are computed: one product each
 PASSES_OF_A_PRODUCT = 6  # a product with the Hessian in forward passes: two forward, and backward through both
-
-
 FEWEST_STEPS = 4  # of Lanczos, which show the extremes, with how far off they may be, and an outline of the density
 VECTORS, FEWEST_BYTES = 14, 2**31  # of the length of all parameters that are at hand at least, and what they may take
 

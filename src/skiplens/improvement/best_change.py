@@ -39,11 +39,6 @@ class BestChange(Reading, kind="best_change"):
         return self.gradients > 0 and self.fall > WORTH
 
     @property
-    def sentence(self) -> str:
-        """The change with what it promises."""
-        return f"{self.change} {self.promise}"
-
-    @property
     def promise(self) -> str:
         """What is expected of it."""
         if not self.gradients:

@@ -228,12 +228,11 @@ def judge_projections(reading: StructureReading) -> Iterator[Finding]:
     if not names:
         return
     remedy = Remedy("add_average_pool_skips", {"blocks": names})
-    one = len(names) == 1
+    told = "1 shortcut is a projection (block" if len(names) == 1 else f"{len(names)} shortcuts are projections (blocks"
     yield Finding(
         rule="projection_shortcuts",
         severity="note",
-        sentence=f"{len(names)} shortcut{' is a projection' if one else 's are projections'} (block {listed(names)}): "
-        "some directions of the signal are shrunk there before training has begun.",
+        sentence=f"{told} {listed(names)}): some directions of the signal are shrunk there before training has begun.",
         number=float(len(names)),
         threshold=0.0,
         **WORDS["projection_shortcuts"],

@@ -126,8 +126,8 @@ def in_digits(value: Any, digits: int) -> Any:
 
 
 def _axis(label: str, logarithmic: bool) -> dict[str, Any]:
-    scale = {"type": "log", "exponentformat": "power", "nticks": 7} if logarithmic else {}
-    return {"title": {"text": _escape(label), "standoff": 8}, "automargin": True, **scale}
+    scale = {"type": "log", "nticks": 7} if logarithmic else {"separatethousands": True, "minexponent": 5}
+    return {"title": {"text": _escape(label), "standoff": 8}, "automargin": True, "exponentformat": "power", **scale}
 
 
 def _ticks(series: Sequence[Mark]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _ticks(series: Sequence[Mark]) -> dict[str, Any]:
     labels = next((mark.labels for mark in series if isinstance(mark, Bars)), ())
     if not labels or len(labels) > MOST_LABELLED_BARS:
         return _groups(series)
-    return {"tickvals": list(range(len(labels))), "ticktext": [_escape(label) for label in labels]}
+    return {"tickvals": list(range(len(labels))), "ticktext": list(map(_escape, labels)), "showgrid": False}
 
 
 def _named(figure: Figure) -> dict[str, Any]:

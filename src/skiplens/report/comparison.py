@@ -305,7 +305,8 @@ def _told(numbers: Sequence[Measured], names: Sequence[str]) -> str:
         counted = f" In every draw: {_effects(alike, names)}." if alike else ""
         return f"No number differs by more than seed-to-seed noise, of {total} tested.{counted}"
     effects, differing = _effects(tested, names), len({number.label for *_, number, _ in tested})
-    return f"{effects[0].upper()}{effects[1:]}. {differing} of {total} numbers differ by more than seed-to-seed noise."
+    differ = f"{differing} of {total} numbers differ{'s' * (differing == 1)}"
+    return f"{effects[0].upper()}{effects[1:]}. {differ} by more than seed-to-seed noise."
 
 
 def _effects(rows: Sequence[tuple[bool, float, Measured, int]], names: Sequence[str]) -> str:
@@ -343,7 +344,8 @@ def _counted(numbers: Sequence[Measured], names: Sequence[str]) -> str:
         return f"Only {have[0]} has numbers here." if len(have) == 1 else "There is no number to compare."
     if not differing:
         return f"No number differs by more than seed-to-seed noise, of {total} tested."
-    return f"{len(differing)} of {total} numbers differ by more than seed-to-seed noise: {shown}."
+    differ = f"{len(differing)} of {total} numbers differ{'s' * (len(differing) == 1)}"
+    return f"{differ} by more than seed-to-seed noise: {shown}."
 
 
 def drawn_by_seed(build: Callable[[], nn.Module]) -> Callable[[int], nn.Module]:

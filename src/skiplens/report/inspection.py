@@ -29,6 +29,7 @@ from skiplens.base.memory import CEILING, free_bytes, give_back, memory_retry
 from skiplens.base.preserve_state import checkpoints_off, dropout_off, preserve_random_state, threads
 from skiplens.base.progress import Progress, silent, usual
 from skiplens.base.randomness import Randomness
+from skiplens.edits.remedies import words_of
 from skiplens.graph.batch import as_batches
 from skiplens.graph.dissect import chosen_blocks
 from skiplens.graph.inputs import first_line, require_module
@@ -143,9 +144,24 @@ class Report:
 
     @property
     def advice(self) -> str:
-        """The change to begin with and what it promises, in words; '' where nothing calls for one."""
-        found = self.reading(BestChange)
-        return "" if found is None else f"What to change first: {found.sentence}"
+        """The change to begin with and what came or may come of it, in words; '' where nothing calls for one."""
+        heading, change, promise, _ = self._advised
+        return f"{heading}: {change} {promise}" if change else ""
+
+    @property
+    def _advised(self) -> tuple[str, str, str, str]:
+        """The change to begin with: heading, change, what is known of it, code. A race tells more than a pilot."""
+        races = {r.rule: r for r in self.readings if isinstance(r, VerificationReading) and r.seeds}
+        found, helps = self.reading(BestChange), {rule for rule, race in races.items() if race.outcome == "helps"}
+        if found is None:
+            return ("", "", "", "")
+        for finding in self.findings if found.rule not in helps else ():  # the worst first
+            if finding.rule in helps and finding.remedy is not None:
+                words, proof = words_of(finding.remedy), race_sentence(races[finding.rule])
+                return "What to change first", f"{words[:1].upper()}{words[1:]}.", proof, finding.code
+        proof = race_sentence(races[found.rule]) if found.rule in races else found.promise
+        is_refuted = found.rule not in helps if found.rule in races else found.gradients > 0 and not found.helps
+        return f"What {'was tried' if is_refuted else 'to change'} first", found.change, proof, found.code
 
     @property
     def _others(self) -> tuple[Finding, ...]:
@@ -161,8 +177,10 @@ class Report:
         if expected is None:
             few, colon, _ = serious[0].sentence.partition(": ")
             return few if colon else serious[0].rule.replace("_", " ").capitalize()
-        found = f", but with a {serious[0].severity} finding:" if not expected.is_bad else ":"
-        return expected.sentence.replace(":", found, 1)
+        count = sum(found.severity == serious[0].severity for found in serious)
+        noun = "warning" if serious[0].severity == "warning" else "critical finding"
+        found = f", but with {'a' if count == 1 else count} {noun}{'s' * (count > 1)}:" * (not expected.is_bad)
+        return expected.sentence.replace(":", found or ":", 1)
 
     def change_with_proof(self, finding: Finding) -> str:
         """What a finding asks for, and what came of trying it where it was tried."""
@@ -252,14 +270,7 @@ class Report:
 
     def to_html(self) -> str:
         """The page as text."""
-        found = self.reading(BestChange)
-        top = opening(self._headline, self.told, self.readings)
-        if found is not None:
-            raced = (
-                r for r in self.readings if isinstance(r, VerificationReading) and r.rule == found.rule and r.seeds
-            )
-            promise = next((race_sentence(reading) for reading in raced), found.promise)
-            top = replace(top, advice=found.change, promise=promise, advice_code=found.code)
+        top = replace(opening(self._headline, self.told, self.readings), advice=self._advised)
         unknown = self._only_watched is not None or self._health.startswith(("Not", "Nothing"))
         top = replace(top, severity=top.severity or "unknown" * unknown)
         drawing = drawing_of(self.readings, self.findings)
@@ -274,7 +285,7 @@ class Report:
             drawing = drawing_of(self.readings, self.findings)
             if drawing is not None:
                 save_drawing(drawing, *(beside / "figures" / f"network.{ending}" for ending in ("png", "svg")))
-                save_card(drawing, self.title, self.verdict, beside / "card.png")
+                save_card(drawing, self.title, opening(self.verdict, ()).parts, beside / "card.png")
             whole = replace(self, problems=(*self.problems, *problems))
             text = json.dumps(whole.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
             write_content(beside / "readings.json", text)

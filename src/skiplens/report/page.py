@@ -53,16 +53,14 @@ class FindingCard:
 class Opening:
     """The top of the page.
 
-    `severity` is that of the worst finding, '' where nothing is above a note, or 'unknown'; `advice` is what to change
-    first, and `promise` what comes of it.
+    `severity` is that of the worst finding, '' where nothing is above a note, or 'unknown'; `advice` is a heading, what
+    to change, what comes of it, and code.
     """
 
     verdict: str
     severity: str
     cards: tuple[FindingCard, ...]
-    advice: str = ""
-    promise: str = ""
-    advice_code: str = ""
+    advice: tuple[str, str, str, str] = ("", "", "", "")
 
     @property
     def parts(self) -> tuple[str, str]:

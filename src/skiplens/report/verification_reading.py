@@ -17,8 +17,6 @@ from skiplens.plots.section import ReadingView, Section, provenance_of
 from skiplens.readings.reading import Reading
 
 LAST_SHARE = 0.25  # the share of a run's steps, at its end, over which its final loss is the mean
-
-
 _none = partial(torch.zeros, 0, 0, dtype=torch.float64)
 
 
@@ -145,8 +143,8 @@ def race_sentence(reading: VerificationReading) -> str:
     if not reading.seeds:
         return reading.reason or "There was no race."
     before, after = _median(reading.final_before), _median(reading.final_after)
-    ends = "both diverge" if before == after == DIVERGED else f"median final loss {before} → {after}"
-    ends += f", lower on {reading.wins} of {reading.seeds} seeds, p = {in_words(reading.p_value, 2)}"
+    lower = f"lower on {reading.wins} of {reading.seeds} seeds, p = {in_words(reading.p_value, 2)}"
+    ends = "both diverge" if before == after == DIVERGED else f"median final loss {before} → {after}, {lower}"
     words = {
         "helps": "It trains measurably better",
         "hurts": "It trains measurably worse, so the suggestion does not help",

@@ -268,8 +268,8 @@ def tangent_sentence(reading: TangentReading) -> str:
     if math.isinf(reading.condition_number):
         return f"The tangent kernel is singular to working precision: {rank}."
     return (
-        f"The tangent kernel has condition number {in_words(reading.condition_number)}; {rank}: gradient "
-        "descent learns the slowest direction that many times more slowly than the fastest."
+        f"The tangent kernel has condition number {in_words(reading.condition_number)}: gradient descent learns the "
+        f"slowest direction that many times more slowly than the fastest; {rank}."
     )
 
 

@@ -35,7 +35,7 @@ def judge_start(reading: TaskReading) -> Iterator[Finding]:
         factor = float(f"{(math.sqrt(reading.no_answer) if squares else 1.0) / (size or math.nan):.3g}")
         remedy = Remedy("scale_parameters", {"factors": dict.fromkeys(reading.head, factor)})
         sentence = (
-            f"The loss starts at {in_words(reading.loss)}, {in_words(ratio)} times that of no answer at all "
+            f"The loss starts at {in_words(reading.loss)}, which is {in_words(ratio)} times that of no answer at all "
             f"({in_words(reading.no_answer)}): the outputs, of size {in_words(size)}, are too large."
         )
         severity: Severity = "warning" if ratio > far else "note"

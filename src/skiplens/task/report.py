@@ -63,7 +63,7 @@ def task_section(reading: TaskReading) -> Section:
 
 def task_sentence(reading: TaskReading) -> str:
     """The start in one sentence."""
-    start = "" if math.isnan(reading.start) else f", {in_words(reading.start)} times that of no answer"
+    start = "" if math.isnan(reading.start) else f", which is {in_words(reading.start)} times that of no answer"
     guess = "" if math.isnan(reading.guess) else f"; the best constant answer has {_in_words(reading.guess)}"
     return f"The loss starts at {_in_words(reading.loss)}{start}{guess}."
 

@@ -63,14 +63,14 @@ def expected_curve(reading: Forecast) -> Figure | None:
         return None
     marks: list[Mark] = []
     top = CLIPPED * max(reading.guess, reading.first_loss) if math.isfinite(reading.guess) else math.inf
-    bottom = reading.interval[0] / CLIPPED if reading.interval[0] > 0 else 0.0
+    low, high = max(reading.interval[0], reading.loss / CLIPPED**2), reading.interval[1]  # some of one open below
+    bottom = low / CLIPPED if low < math.inf else 0.0
     for rate, losses in zip(reading.tried, reading.losses, strict=True):
         seen = losses[~losses.isnan()].clamp(bottom, top)  # a trial far off must not flatten all others
         places = [reading.stretch * step for step in range(1, len(seen) + 1)]
         marks.append(Line(numbers(places), numbers(seen), f"tried: {in_words(rate, 2)}", faint=True))
     steps = range(1, len(reading.curve) + 1)
     marks.append(Line(numbers(steps), numbers(reading.curve), f"expected at {in_words(reading.rate, 2)}", colour="ink"))
-    low, high = max(reading.interval[0], reading.loss / CLIPPED**2), reading.interval[1]  # some of one open below
     end = (float(reading.steps),)
     marks.append(Points(end, (reading.loss,), "forecast"))
     marks.append(Band((0.9 * end[0], end[0]), (low, low), (high, high), "90 % interval"))

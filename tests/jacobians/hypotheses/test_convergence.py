@@ -29,7 +29,7 @@ def hypotheses(*verdicts: str) -> HypothesesReading:
 def test_failing_hypotheses_are_on_the_page_with_their_changes_and_are_no_finding():
     reading = hypotheses("fails", "fails", "holds", "fails")
     said = convergence_section(reading).notes[1:]
-    assert said == ("S1 fails. Change S1.", "S5 fails. Change S5.", "G1 fails. Change G1.")
+    assert said == tuple(f"“{reading[one]['statement']}” fails. Change {one}." for one in ("S1", "S5", "G1"))
     assert find([reading]) == ()
 
 

@@ -360,9 +360,10 @@ def test_conclusions_name_what_fails(case):
     from skiplens.jacobians.hypotheses.descriptions import Unrecognised
 
     kink = case_of(network_a(nonlinearity="relu"))
-    assert what_follows(kink) == "Nothing is certified: S1, S5, S6 fail."
+    said = {label: check.hypothesis.statement for label, check in verdicts(case).items()}
+    assert what_follows(kink) == f"Nothing is certified: “{said['S1']}” and 2 more fail."
     only_one = [replace(verdicts(case)["R2"], verdict="fails")]
-    assert conclusion(case, only_one) == "Nothing is certified: R2 fails."
+    assert conclusion(case, only_one) == f"Nothing is certified: “{said['R2']}” fails."
     strange = changed_block(case, branch=(Unrecognised("x", "?", 4, 3),))
     assert "cannot be decided" in what_follows(strange)
     from skiplens.jacobians.systems.affine import Affine

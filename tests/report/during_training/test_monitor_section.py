@@ -60,4 +60,4 @@ def test_a_page_of_a_monitor_alone_tells_the_run_and_calls_nothing_healthy(tmp_p
 
 def test_many_looks_that_were_left_out_are_told_in_one_sentence():
     (told,) = reading(skipped={"curvature": 2, "depth": 3}, run_seconds=1000.0).budget_sentences
-    assert "curvature 2 times (" in told and "depth 3 times (" in told and told.startswith("Looks that were due")
+    assert "curvature 2× (" in told and "depth 3× (" in told and told.startswith("Looks that were due")

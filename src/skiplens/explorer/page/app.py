@@ -37,7 +37,6 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 
-
 _REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"

@@ -13,12 +13,13 @@ from skiplens.explorer.view import Check, Drawing, Values
 from skiplens.explorer.written import snippet, worded
 from skiplens.jacobians.hypotheses import Case, CheckedHypothesis, CostFacts, Description, FreeMap, Skip, descriptions
 from skiplens.jacobians.hypotheses.conditions import check, largest_gain, regularity_checks, what_follows
+from skiplens.jacobians.hypotheses.report import verdict_bars
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.costs import CrossEntropy, SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise, SkipMap
 from skiplens.jacobians.systems.norms import BatchNorm
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Free, Parameterisation, WeightNormalised
-from skiplens.plots.figure import Bars, Figure, Line, Reference, numbers
+from skiplens.plots.figure import Figure, Line, Reference, numbers
 from skiplens.zoo.weight_laws import gaussian
 
 PAPER = (
@@ -35,11 +36,12 @@ def draw_theorem(values: Values) -> Drawing:
     case = case_of(options)
     checks, follows = check(case), what_follows(case)
     holding, beta, margin = sum(one.holds for one in checks), case.smoothness, _labelled(checks, "G4")
+    bars = verdict_bars([one.label for one in checks], [one.verdict for one in checks])
     certified = beta is not None and math.isfinite(beta)
     count = "All" if holding == len(checks) else f"{holding} of"
     says = f"{count} {len(checks)} hypotheses hold. {_certain(checks, follows)}"
     return Drawing(
-        figures=(_verdicts_by_theorem(checks), *_certified_by_blocks(options)),
+        figures=(worded("verdicts", *bars), *_certified_by_blocks(options)),
         says=says,
         facts=(
             ("hypotheses that hold", f"{holding} of {len(checks)}"),
@@ -178,17 +180,6 @@ def _cost(options: TheoremOptions) -> CostFacts:
 # Figures.
 
 _BLOCKS = tuple(range(1, 9))
-_THEOREMS = {"4.5": "smoothness (4.5)", "4.7": "regularity (4.7)", "5.1": "convergence (5.1)"}
-
-
-def _verdicts_by_theorem(checks: Sequence[CheckedHypothesis]) -> Figure:
-    """How many hypotheses of each theorem hold."""
-    bars = []
-    for verdict in ("holds", "fails", "cannot be decided"):
-        given = [one.hypothesis.theorem for one in checks if one.verdict == verdict]
-        if given:
-            bars.append(Bars(tuple(_THEOREMS.values()), numbers([given.count(name) for name in _THEOREMS]), verdict))
-    return worded("verdicts", *bars)
 
 
 def _certified_by_blocks(options: TheoremOptions) -> list[Figure]:

@@ -159,7 +159,7 @@ def _draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, f
     names = [str(folder) for folder in folders]
     if kind == _VERDICT:
         return Drawing(
-            says=f"{len(reports)} reports.",
+            says=f"{len(reports)} reports. Choose a reading to see its curves and numbers side by side.",
             rows=tuple(
                 {"run": label, "model": report.title, "verdict": report.verdict}
                 for label, report in zip(labels, reports, strict=True)

@@ -54,11 +54,9 @@ def what_follows(case: Case) -> str:
 def conclusion(case: Case, checks: Sequence[CheckedHypothesis]) -> str:
     """What follows for gradient descent; never that the printed theorem says so."""
     needed = [check for check in checks if check.label not in ("G1", "G2", "G6")]
-    failing, unknown = _with(needed, "fails"), _with(needed, "cannot be decided")
-    if failing:
-        return f"Nothing is certified: {', '.join(failing)} {'fail' if len(failing) > 1 else 'fails'}."
-    if unknown:
-        return f"Nothing is certified: {', '.join(unknown)} cannot be decided."
+    for verdict, verb in (("fails", "fail"), ("cannot be decided", "cannot be decided")):
+        if found := tuple(f"“{check.hypothesis.statement}”" for check in needed if check.verdict == verdict):
+            return f"Nothing is certified: {listed(found, 1)} {verdict if len(found) == 1 else verb}."
     if is_harmless_first_layer(case):
         return (
             "Certified: this is the repaired network. Gradient descent with steps below 2/beta reaches the global "

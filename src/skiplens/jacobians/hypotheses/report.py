@@ -1,7 +1,7 @@
 """What the checker of the convergence theorems found: one verdict for each hypothesis."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
@@ -99,8 +99,6 @@ MEANING = (
     "Theorems of MacDonald et al. 2023: S1 to S6 make the loss smooth, R1 to R6 keep its gradient from vanishing, G1 "
     "to G6 let gradient descent use both. Hardly any network in use meets them all; a failing hypothesis is no fault."
 )
-
-
 TOLD = 2  # hypotheses that fail, in the sentence; the table has all
 
 
@@ -129,7 +127,7 @@ def convergence_section(reading: HypothesesReading) -> Section:
         notes=(
             MEANING,
             *reading.notes,
-            *(f"{row['hypothesis']} fails. {row['change']}" for row in reading.rows() if row["verdict"] == "fails"),
+            *(f"“{row['statement']}” fails. {row['change']}" for row in reading.rows() if row["verdict"] == "fails"),
         ),
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
@@ -162,14 +160,19 @@ THEOREMS = {"S": "the loss is smooth", "R": "gradients do not vanish", "G": "des
 
 def hypotheses_by_theorem(reading: HypothesesReading) -> Figure:
     """How many hypotheses of each theorem hold, fail or cannot be decided."""
-    bars = []
-    for verdict, shade in (("holds", GOOD), ("cannot be decided", UNKNOWN), ("fails", BAD)):
-        found = [label[0] for label, said in zip(reading.labels, reading.verdicts, strict=True) if said == verdict]
-        counts = numbers([found.count(letter) for letter in THEOREMS])
-        bars.append(Bars(tuple(THEOREMS.values()), counts, verdict, colour=shade))
     caption = "How many hypotheses of each theorem hold, fail, or cannot be decided from what was measured."
     words = ("hypotheses", "Hypotheses of each theorem", caption, "", "hypotheses")
-    return Figure(*words, tuple(bars))
+    return Figure(*words, verdict_bars(reading.labels, reading.verdicts))
+
+
+def verdict_bars(labels: Sequence[str], verdicts: Sequence[str]) -> tuple[Bars, ...]:
+    """The verdicts that there are, counted for each theorem; the same bars wherever hypotheses are shown."""
+    found = list(zip((label[0] for label in labels), verdicts, strict=True))
+    return tuple(
+        Bars(tuple(THEOREMS.values()), numbers([found.count((one, word)) for one in THEOREMS]), word, colour=shade)
+        for word, shade in (("holds", GOOD), ("cannot be decided", UNKNOWN), ("fails", BAD))
+        if word in verdicts
+    )
 
 
 def hypotheses_scale(reading: HypothesesReading) -> Scale:

@@ -12,7 +12,7 @@ from torch import Tensor
 from skiplens.base.axes import Float, Int
 from skiplens.base.errors import InvalidInputError, SettingsError, did_you_mean
 from skiplens.base.settings import Settings, option
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, percent
 from skiplens.readings import Reading, read_file
 
 Quantity = Literal["depth", "scales", "weight_norm", "curvature", "jacobians", "kernel"]
@@ -136,20 +136,18 @@ class MonitorReading(Reading, kind="monitor"):
     def budget_sentences(self) -> tuple[str, ...]:
         """Where the share of time that looking may take was felt, in words."""
         skipped = {name: count for name, count in self.skipped.items() if count and name in self.costs}
-        within = f"so that looking stays within {100 * self.share:g} % of the run's time"
+        within = f"so that looking stays within {percent(self.share)} of the run's time"
         took = {name: f"{in_words(float(self.costs[name].nanmedian()), 2)} s a look" for name in skipped}
         sentences = [
             f"{n} was due {c} more times and left out, {within}; it took {took[n]}." for n, c in skipped.items()
         ]
         if len(skipped) > 1:
-            each = ", ".join(
-                f"{name.replace('_', ' ')} {count} times ({took[name]})" for name, count in skipped.items()
-            )
+            each = ", ".join(f"{name.replace('_', ' ')} {count}× ({took[name]})" for name, count in skipped.items())
             sentences = [f"Looks that were due were left out, {within}: {each}."]
         if self.overhead > self.share and self.run_seconds:
             sentences.append(
                 f"Looking took {in_words(self.own_seconds, 2)} s beside a run of {in_words(self.run_seconds, 2)} s, "
-                f"more than the {100 * self.share:g} % that it may: the first look is always taken, and the run was "
+                f"more than the {percent(self.share)} that it may: the first look is always taken, and the run was "
                 "too short to pay for it."
             )
         return tuple(sentences)

@@ -314,6 +314,10 @@ new MutationObserver((changes) => {
   hideOld();
   if (ours.length) soon();
 }).observe(document.body, { childList: true, subtree: true, characterData: true });
+// A choice is said by its button: Dash says it on the label too, which is none, and says it again with every choice.
+new MutationObserver((changes) => {
+  for (const { target } of changes) if (target.matches("label")) target.removeAttribute("aria-selected");
+}).observe(document.body, { subtree: true, attributeFilter: ["aria-selected"] });
 document.addEventListener("input", () => { soon(); setTimeout(soon, 60); });  // the field beside a slider follows it
 document.addEventListener("pointerdown", pull);
 window.addEventListener("resize", () => { soon(); setTimeout(soon, 300); });  // when plots have been drawn anew
