@@ -39,7 +39,7 @@ class ExportedGraph:
     inputs: tuple[str, ...]  # the placeholders that take the model's inputs, in the order of `Arguments.leaves`
     outputs: dict[str, str]  # the node of each output tensor by the output's name, such as ``logits``
     functions: tuple[str, ...] = ()  # of the user's with a backward pass of their own, which is not in the graph
-    decided: bool = False  # whether Python decided something by the values of these inputs, which the graph repeats
+    decided: tuple[str, ...] = ()  # where Python decided something by the values of these inputs; the graph repeats it
 
 
 WALL = {"memory_format": torch.preserve_format}  # which nobody asks for, since a copy has it anyway
@@ -65,14 +65,13 @@ def export(model: nn.Module, arguments: Arguments) -> ExportedGraph:
     key = architecture(model, arguments.positional, arguments.named)
     if key in _KNOWN:
         return _KNOWN[key]
-    decided = False
+    decided: tuple[str, ...] = ()
     try:
         try:
             program, graph, names, functions = _traced(model, arguments, torch.enable_grad)
         except Exception as error:
-            decided = bool(_DATA_DEPENDENT.search(f"{type(error).__name__}: {error}"))
-            if decided:
-                program, graph, names, functions = _decided(model, arguments, error)
+            if _DATA_DEPENDENT.search(f"{type(error).__name__}: {error}"):
+                (program, graph, names, functions), decided = _decided(model, arguments, error)
             else:  # it is not made to be trained, and may be looked at all the same
                 program, graph, names, functions = _traced(model, arguments, torch.no_grad)
     except Exception as error:
@@ -112,12 +111,16 @@ def _traced(
     return program, graph or program.graph, names, functions
 
 
-def _decided(model: nn.Module, arguments: Arguments, error: Exception) -> tuple[ExportedProgram, fx.Graph, Any, Any]:
-    """What `_traced` gives where Python goes the way that it takes for these inputs; `error` where that fails too."""
+def _decided(model: nn.Module, arguments: Arguments, error: Exception) -> tuple[Any, tuple[str, ...]]:
+    """What `_traced` gives where Python goes the way that it takes for these inputs, and the lines that decide it.
+
+    `error` where that fails too.
+    """
     try:
         with torch.no_grad(), _Reads() as reads:
             arguments.call(model)
-        return _traced(model, arguments, torch.enable_grad, reads.noted)
+        lines = tuple(f"{file}:{line}" for _, file, line in reads.noted)
+        return _traced(model, arguments, torch.enable_grad, reads.noted), lines
     except Exception:
         raise error from None
 

@@ -200,6 +200,14 @@ REFUSED = {
     "loss": (lambda m, x: torch.log_softmax(m.first(x), 1), "aten.log_softmax.*leave it to the loss"),
     "largest": (lambda m, x: m.out(m.first(x)[:, None]).amax(1), "aten.amax.*take average pooling or a stride"),
     "positions": (lambda m, x: m.first(x[:, None].expand(-1, 3, -1)), r"output has positions, \(3,\): flatten or"),
+    "decided": (
+        lambda m, x: m.out(F.relu(m.first(x) if m.first(x).sum() > 0 else -m.first(x))),
+        r"decides in Python by values inside a tensor \(.*kernel.py:\d+\).* has no limit.*torch.where",
+    ),
+    "slopes": (lambda m, x: m.out(F.prelu(m.first(x), x[0].new_tensor([0.1] * 7 + [0.2]))), "prelu.*give it one slope"),
+    "groups": (lambda m, x: m.out(F.group_norm(m.first(x), 8)), "group_norm.*one channel, as in instance norm; take"),
+    "by_hand": (lambda m, x: m.out(torch.bmm((y := m.first(x)[:, None]), y.mT).sum(1) * y[:, 0]), "bmm.*need_weights=F"),
+    "maximum": (lambda m, x: m.out(torch.maximum(m.first(x), x[:, :1])), "aten.maximum.*take torch.where"),
     "no_matrix": (lambda m, x: x * 2, "No matrix lies between"),
 }  # fmt: skip
 
@@ -267,6 +275,8 @@ def test_integers_and_other_shapes_and_models_without_parameters_are_refused():
         InvalidInputError, match=r"X is \(5, 4\) torch.float64; give a floating tensor of shape \(samples, 6\)"
     ):
         kernel.ntk(X[:, :4])
+    with pytest.raises(TooLargeError, match=r"one pair of inputs needs 128 B, but only 10 B may be used. Give more\."):
+        kernel.ntk(X, memory=10)
     with pytest.raises(InvalidInputError, match=r"Y is .*int64"):
         kernel.ntk(X, torch.ones(2, FEATURES, dtype=torch.long))
     with pytest.raises(InvalidInputError, match="There is no 'kaiming'; choose one of measured, he"):

@@ -276,6 +276,30 @@ def test_batch_norm_in_training_mode_for_a_batch_of_few_directions():
     assert row.does.startswith("batch of 48 in about 5 directions") and 0 < row.error < 0.02
 
 
+@pytest.mark.parametrize("kind", [nn.LeakyReLU(0.2), nn.SiLU()])
+def test_batch_norm_in_training_mode_right_behind_a_nonlinearity(kind):
+    """Deviations scatter more where no Gaussian is normalised. Channels are independent at every width."""
+    torch.manual_seed(0)
+    norm, first, last = nn.BatchNorm1d(4096).requires_grad_(False), nn.Linear(6, 4096), nn.Linear(4096, 1)
+    model, E = nn.Sequential(first, kind, norm, last).double(), torch.randn(24, 6).double()
+    limit, generator, found = infinite_width(typical(model), E), torch.Generator().manual_seed(1), []
+    for _ in range(24):
+        draw(model, generator)
+        y, seeds = model[:3](E)[:3], torch.eye(3).double()
+        rows = torch.autograd.grad(last(y)[:, 0], [first.weight, first.bias], seeds, True, is_grads_batched=True)
+        tangent = sum(row.flatten(1) @ row.flatten(1).T for row in rows) + y @ y.T + 1
+        found.append(torch.stack([WEIGHT**2 / 4096 * y @ y.T + BIAS**2, tangent / 4096]).detach())
+    wanted = torch.stack([limit.nngp(E[:3]), limit.ntk(E[:3]) / 4096])
+    for draws, exact in zip(torch.stack(found).unbind(1), wanted, strict=True):
+        within_four_errors(draws, exact, bias=0.01)  # of 16,384 drawn channels
+    assert 0 < next(row for row in limit.by_depth() if "batch_norm" in row.operation).error < 0.02
+    with pytest.raises(InvalidInputError, match="its input is a mixture that is not Gaussian; put a matrix before it"):
+        infinite_width(nn.Sequential(first, kind, norm, nn.Tanh(), last).double(), E)
+    few = torch.randn(6, 6).double()  # some channels are nearly dead, and their gradients large
+    with pytest.raises(InvalidInputError, match=r"by about .* %; take a larger example, or evaluation mode"):
+        infinite_width(nn.Sequential(first, nn.ReLU(), norm, last).double(), few)
+
+
 def test_the_batch_of_a_norm_is_the_same_in_every_tile():
     torch.manual_seed(0)
     E, X = torch.randn(2, 24, 5).double()
@@ -297,11 +321,19 @@ class Joined(nn.Module):
         return self.last((y + self.norm(self.branch(y))).relu())
 
 
+class Summed(Joined):
+    def forward(self, x):
+        y = self.first(x.float()).relu()
+        return self.last(self.norm(y + self.branch(y)))
+
+
 def test_batch_norm_in_training_mode_is_refused_where_it_would_be_wrong():
     E = torch.randn(24, 5).double()
     with pytest.raises(InvalidInputError, match=r"needs many directions, not about \d+: it would be wrong by about"):
         infinite_width(Joined().double(), E)
     infinite_width(Joined().double().eval(), E)
+    with pytest.raises(InvalidInputError, match=r"\(.*test_positions.py:\d+\).* needs many directions, not about \d+"):
+        infinite_width(Summed(), E)
     with pytest.raises(InvalidInputError, match="normalises features of the inputs, which are not alike"):
         infinite_width(nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1)).double(), E)
 

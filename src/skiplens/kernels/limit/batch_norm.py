@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, fx
 
 from skiplens.base.errors import InvalidInputError
-from skiplens.kernels.limit.combine import moved
+from skiplens.kernels.limit.combine import moved, several
 from skiplens.kernels.limit.draws import root_of, values_of
 from skiplens.kernels.limit.gaussian import LARGEST_ERROR
 from skiplens.kernels.limit.rules import Walk, affine, rule
@@ -26,6 +26,7 @@ from skiplens.kernels.limit.signals import (
     Moments,
     Several,
     Unit,
+    few_directions,
     pair_of_several,
     same_positions,
 )
@@ -46,8 +47,8 @@ def _frozen_batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias
 @rule("_native_batch_norm_legit_functional _native_batch_norm_legit")
 def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, *rest: Any) -> Any:
     """In training mode. The batch is the example, the last of all inputs."""
-    drawn = f"{_ROUNDS * _CHANNELS:,} channels are drawn"
-    walk.notes[f"The batch of batch norm is the example of {walk.batch} inputs, of which {drawn}."] = None
+    channels = f"{_ROUNDS * _CHANNELS:,} channels are drawn"
+    walk.notes[f"The batch of batch norm is the example of {walk.batch} inputs, of which {channels}."] = None
     eps, needs, axes = rest[-1], walk.needs[node], len(signal.moments.axes)
 
     def normalised(part: Any) -> Any:
@@ -57,13 +58,17 @@ def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, 
             raise InvalidInputError("it averages over positions that were flattened before, which has no rule yet")
         if isinstance(part, Data):
             raise InvalidInputError("it normalises features of the inputs, which are not alike; give normalised inputs")
-        norm = _Norm(part.moments, walk.batch * math.prod(part.moments.grid), eps)
-        if not isinstance(part, Unit) or not part.gaussian:
-            walk.notes["Behind a sum of different kinds the batch is taken for one of many directions."] = None
-            return moved(part, lambda _: norm.of_many_directions(needs), linear=True)
+        unit = part if isinstance(part, Unit) and not part.gaussian else Unit(part.moments)
+        norm = _Norm(unit, walk.batch * math.prod(part.moments.grid), eps)
         walk.words[node] = f"batch of {walk.batch} in about {norm.directions:.0f} directions"
         variable, rough = Unit(norm.of_many_directions(needs)), 1 / norm.directions
-        return Mixed(None, Normalised((variable,), lambda u, *_: u[0], rough=rough, norm=norm))
+        if isinstance(part, Unit):
+            at_once = Normalised((variable,), lambda u, *_: u[0], rough=rough, norm=norm)
+            return Mixed(None, several=at_once) if unit.gaussian else Mixed(*norm.corrected(at_once, variable.latent))
+        if not rough <= LARGEST_ERROR:
+            raise InvalidInputError(few_directions(rough, rough))
+        walk.notes["Behind a sum of different kinds the batch is taken for one of many directions."] = None
+        return moved(part, lambda _: variable.latent, linear=True)
 
     return affine(walk, normalised(signal), node, (weight, bias), axes), None, None, None, None
 
@@ -72,9 +77,14 @@ def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, 
 class _Norm:
     """The norm of a coordinate; its moments as matrices over all inputs and their positions."""
 
-    inside: Moments
+    unit: Unit  # what is normalised: Gaussian, or a function of one Gaussian variable
     batch: int  # the last of them
     eps: float
+
+    @cached_property
+    def inside(self) -> Moments:
+        """The moments of what is normalised."""
+        return self.unit.moments
 
     def matrix(self, block: Tensor) -> Tensor:
         count, size = len(self.inside.grid), len(block) * math.prod(self.inside.grid)
@@ -119,9 +129,71 @@ class _Norm:
     @cached_property
     def roots(self) -> tuple[Tensor, Tensor]:
         """Of the covariance: of the batch, so that its draws are the same beside any others, and of these given it."""
-        kernel, batch = self.matrix(self.inside.second[0]), slice(-self.batch, None)
+        kernel, batch = self.matrix(self.unit.latent.second[0]), slice(-self.batch, None)
         of_batch = kernel[:, batch] @ torch.linalg.pinv(root_of(kernel[batch, batch]), rtol=1e-7, hermitian=True)
         return of_batch, root_of((kernel - of_batch @ of_batch.T)[: -self.batch, : -self.batch])
+
+    def corrected(self, of: Several, limit: Moments) -> tuple[Moments, float]:
+        """The `limit` of many directions of a function, with what drawn channels add; and the error."""
+        totals, squares, error = list[Any]([0.0] * 3), list[Any]([0.0] * 3), 0.0
+        for seed in range(_ROUNDS):
+            for which, part in enumerate(self._correction(of, seed)):
+                totals[which], squares[which] = totals[which] + part / _ROUNDS, squares[which] + part**2 / _ROUNDS
+        second, tangent = (self.block(part) for part in totals[:2])
+        own, mean = second.diagonal(dim1=0, dim2=1).movedim(-1, 0), totals[2].view(len(second), *limit.grid)
+        added = second, own.unsqueeze(1), own.unsqueeze(0), tangent
+        # positions that nothing reads are left out where the limit has none
+        both = zip((*limit.second, limit.tangent), added, strict=True)
+        *found, tangent = (part + same_positions(more, 2, part.ndim - 2) for part, more in both)
+        for total, square, size in zip(totals, squares, (found[0], tangent), strict=False):
+            scatter = ((square - total**2).clamp_min(0).max() / (_ROUNDS - 1)).sqrt()
+            error = max(error, float(scatter / (size.abs().max() + torch.finfo(size.dtype).tiny)))
+        if not error <= LARGEST_ERROR:
+            wrong = f"wrong by about {100 * error:.0f} %; take a larger example, or evaluation mode"
+            raise InvalidInputError(f"drawn channels do not tell its kernel: {wrong}")
+        means = limit.mean[0] + mean.unsqueeze(1), limit.mean[1] + mean.unsqueeze(0)
+        return replace(limit, second=tuple(found), tangent=tangent, mean=means), error
+
+    def _correction(self, of: Several, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+        """What drawn channels add to second moments, tangent kernel and means of the limit of many directions."""
+        (of_batch, rest), rate, batch = self.roots, self.scale.sqrt(), slice(-self.batch, None)
+        generator = torch.Generator().manual_seed(seed)
+
+        def drawn(size: int) -> Tensor:
+            half = torch.randn(_CHANNELS // 2, size, generator=generator, dtype=rest.dtype).T.to(rest)
+            return torch.cat([half, -half], dim=1)
+
+        places = torch.rand(_CHANNELS, generator=generator, dtype=rest.dtype).to(rest)
+        z = of_batch @ drawn(self.batch)  # one column per channel
+        z[: -self.batch] += rest @ drawn(len(rest))
+        z, (bend,) = values_of((several(self.unit), []), (z,), places, slice(None))
+        z = z - z[batch].mean(dim=0)
+        deviation = (z[batch].square().mean(dim=0) + self.eps).sqrt()
+        u, like = z / deviation, of.latents[0].latent.variances[0]
+        numbers = [torch.as_tensor(part).to(z).expand(like.shape).reshape(-1, 1) for part, _ in of.numbers]
+        sides = (values_of((of, numbers), (part,), places, slice(None)) for part in (u, z * rate))
+        (f, (slopes,)), (g, (others,)) = sides
+        tangent = self._through(slopes / deviation, bend, [u]) - self._through(others * rate, bend, [])
+        return (f @ f.T - g @ g.T) / _CHANNELS, tangent / _CHANNELS, (f - g).mean(dim=1)
+
+    def _through(self, slopes: Tensor, bend: Tensor, kept: list[Tensor]) -> Tensor:
+        """The sum over channels of M T Mᵀ for the tangent kernel T before it.
+
+        With u = (h − mean h)/s and h = f(z), du = (dh − mean dh − u mean(u dh))/s: M takes what each of `kept`, and 1,
+        has in common with dh over the batch away from dh = f′(z) dz. Without an f the first is taken from T at once.
+        """
+        batch, inner = slice(-self.batch, None), self.centred[1]
+        if not self.unit.gaussian:
+            kept, inner = [torch.ones_like(slopes), *kept], self.matrix(self.unit.latent.tangent)
+        reads = [part[batch] * bend[batch] / self.batch for part in kept]
+        seen, direct = [inner[:, batch] @ read for read in reads], slopes * bend
+        total = (direct @ direct.T) * inner
+        for part, along in zip(kept, seen, strict=True):
+            shares = ((read * along[batch]).sum(dim=0) for read in reads)
+            both = sum(share * other for share, other in zip(shares, kept, strict=True))
+            outer = (slopes * part) @ (direct * along - slopes * both / 2).T
+            total = total - outer - outer.T
+        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,47 +207,5 @@ class Normalised(Several):
         """The moments of the coordinate, and their standard error relative to equal inputs."""
         unit = Unit(self.latents[0].latent, None, lambda u: self.function([u], [], []))
         limit, error = pair_of_several(self, self) if self.vectors or self.numbers else unit.expected
-        totals, squares = list[Any]([0.0] * 3), list[Any]([0.0] * 3)
-        for seed in range(_ROUNDS):
-            for which, part in enumerate(self._correction(seed)):
-                totals[which], squares[which] = totals[which] + part / _ROUNDS, squares[which] + part**2 / _ROUNDS
-        second, tangent = (self.norm.block(part) for part in totals[:2])
-        own, mean = second.diagonal(dim1=0, dim2=1).movedim(-1, 0), totals[2].view(len(second), *limit.grid)
-        added = second, own.unsqueeze(1), own.unsqueeze(0), tangent
-        # positions that nothing reads are left out where the limit has none
-        both = zip((*limit.second, limit.tangent), added, strict=True)
-        *found, tangent = (part + same_positions(more, 2, part.ndim - 2) for part, more in both)
-        for total, square, size in zip(totals, squares, (found[0], tangent), strict=False):
-            scatter = ((square - total**2).clamp_min(0).max() / (_ROUNDS - 1)).sqrt()
-            error = max(error, float(scatter / (size.abs().max() + torch.finfo(size.dtype).tiny)))
-        if not error <= LARGEST_ERROR:
-            raise InvalidInputError(f"drawn channels do not tell its kernel: wrong by about {100 * error:.0f} %")
-        means = limit.mean[0] + mean.unsqueeze(1), limit.mean[1] + mean.unsqueeze(0)
-        return replace(limit, second=tuple(found), tangent=tangent, mean=means), error
-
-    def _correction(self, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-        """What drawn channels add to second moments, tangent kernel and means of the limit of many directions.
-
-        With u = (z − mean z)/s, du_i = (dz_i − mean dz − u_i mean(u dz))/s: both means leave a gradient.
-        """
-        norm, (of_batch, rest), rate = self.norm, self.norm.roots, self.norm.scale.sqrt()
-        generator, batch = torch.Generator().manual_seed(seed), slice(-norm.batch, None)
-
-        def drawn(size: int) -> Tensor:
-            half = torch.randn(_CHANNELS // 2, size, generator=generator, dtype=rest.dtype).T.to(rest)
-            return torch.cat([half, -half], dim=1)
-
-        places = torch.rand(_CHANNELS, generator=generator, dtype=rest.dtype).to(rest)
-        z = of_batch @ drawn(norm.batch)  # one column per channel
-        z[: -norm.batch] += rest @ drawn(len(rest))
-        z = z - z[batch].mean(dim=0)
-        deviation = (z[batch].square().mean(dim=0) + norm.eps).sqrt()
-        u, like = z / deviation, self.latents[0].latent.variances[0]
-        numbers = [torch.as_tensor(part).to(z).expand(like.shape).reshape(-1, 1) for part, _ in self.numbers]
-        sides = (values_of((self, numbers), (part,), places, slice(None)) for part in (u, z * rate))
-        (f, (slopes,)), (g, (others,)) = sides
-        slopes, others, inner = slopes / deviation, others * rate, norm.centred[1]
-        along = inner[:, batch] @ u[batch] / norm.batch
-        outer = (slopes * u) @ (slopes * (along - u * (along[batch] * u[batch]).mean(dim=0) / 2)).T
-        tangent = (slopes @ slopes.T - others @ others.T) * inner - outer - outer.T
-        return (f @ f.T - g @ g.T) / _CHANNELS, tangent / _CHANNELS, (f - g).mean(dim=1)
+        found, scatter = self.norm.corrected(self, limit)
+        return found, max(error, scatter)

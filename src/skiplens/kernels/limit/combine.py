@@ -49,7 +49,7 @@ def applied(signal: Signal, function: Callable[..., Tensor], vector: Tensor | No
         return function(inner.function(z, entries[:vectors], own[:numbers]), *entries[vectors:], *own[numbers:])
 
     added = inner.vectors if vector is None else (*inner.vectors, vector)
-    return Mixed(None, replace(inner, function=outer, vectors=added, numbers=(*inner.numbers, *pairs)))
+    return Mixed(None, several=replace(inner, function=outer, vectors=added, numbers=(*inner.numbers, *pairs)))
 
 
 def _together(one: Signal, other: Signal, combine: Callable[[Tensor, Tensor], Tensor]) -> Several | None:
@@ -159,7 +159,7 @@ def sum_of(one: Signal, other: Signal) -> Signal:
     if isinstance(one, Unit) and isinstance(other, Unit) and one.gaussian and other.gaussian:
         terms = [(unit.scale * factor, source) for unit in (one, other) for factor, source in unit.terms]
         return Unit(total, terms=tuple(terms) if one.terms and other.terms else ())
-    return Mixed(total, _together(one, other, add))
+    return Mixed(total, several=_together(one, other, add))
 
 
 def product_of(one: Signal, other: Signal) -> Signal:
@@ -170,7 +170,7 @@ def product_of(one: Signal, other: Signal) -> Signal:
         return Unit(one.latent, None, lambda z: one(z) * other(z), terms=one.terms)
     left, right, both = one.moments, other.moments, _together(one, other, mul)
     if dependent(left, right) and both is not None:
-        return Mixed(None, both)
+        return Mixed(None, several=both)
     if any(isinstance(part, Data) for part in (one, other)) or dependent(left, right):
         raise InvalidInputError(
             "it is a product with the inputs' own features, or of values that depend on the same random numbers in a "
@@ -179,7 +179,7 @@ def product_of(one: Signal, other: Signal) -> Signal:
     second = tuple(None if a is None or b is None else a * b for a, b in zip(left.second, right.second, strict=True))
     mean = left.mean[0] * right.mean[0], left.mean[1] * right.mean[1]
     tangent = left.tangent * right.second[0] + left.second[0] * right.tangent
-    return Mixed(replace(left, second=second, mean=mean, tangent=tangent, roots=left.roots | right.roots), both)
+    return Mixed(replace(left, second=second, mean=mean, tangent=tangent, roots=left.roots | right.roots), several=both)
 
 
 def _by_parts(one: Signal, other: Signal, combine: Callable[[Signal, Signal], Signal]) -> Signal:
@@ -225,7 +225,7 @@ def moved(signal: Signal, change: Callable[[Moments], Moments], linear: bool = F
     plain = isinstance(signal, Mixed) and type(inner) is Several  # behind batch norm the variables are not all
     known = signal.known if plain else signal.moments  # type: ignore[union-attr]
     latents = tuple(Unit(change(unit.latent)) for unit in inner.latents)
-    return Mixed(known and change(known), Several(latents, inner.function, rough=inner.rough))
+    return Mixed(known and change(known), several=Several(latents, inner.function, rough=inner.rough))
 
 
 def changed(signal: Signal, by: float | Pair, shift: float | Pair = 0.0) -> Signal:

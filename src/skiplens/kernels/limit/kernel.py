@@ -86,7 +86,13 @@ def infinite_width(
     norms = nn.modules.batchnorm._BatchNorm  # whose batch the example is
     if len(example) == 1 and not any(isinstance(part, norms) and part.training for part in model.modules()):
         example = torch.cat([example, example])  # an axis of one sample cannot be told from others of size 1
-    kernel = ModuleKernel(dissect(copy_of(model, "a kernel keeps its own"), example), variance, parameterisation)
+    network = dissect(copy_of(model, "a kernel keeps its own"), example)
+    if network.exported.decided:
+        raise InvalidInputError(
+            f"The model decides in Python by values inside a tensor ({network.exported.decided[0]}), so for other inputs "
+            "it may be another network and has no limit. Decide by shapes or settings, or with torch.where."
+        )
+    kernel = ModuleKernel(network, variance, parameterisation)
     kernel.check()
     return kernel
 
@@ -238,7 +244,7 @@ class ModuleKernel:
     def _tile(self, budget: int, device: str) -> int:
         """The rows and columns of a tile."""
         pair = _BYTES_PER_ENTRY * self.pair_entries
-        instead = "Take smaller images, or a flatten instead of the pooling."
+        instead = "Take smaller images, or a flatten instead of the pooling." if self.pair_entries > 1 else "Give more."
         require_fits(pair, "The kernel of one pair of inputs", instead, budget)
         if self.coupled:
             batch = len(self._example)
@@ -418,7 +424,12 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
 
 def _rows_like(example: Tensor, inputs: Tensor) -> Tensor:
     """Flattened inputs in the shape of the example; scikit-learn, GPyTorch and `gram` hand over (samples, features)."""
-    inputs = torch.as_tensor(inputs)  # arrays too
+    try:
+        inputs = torch.as_tensor(inputs)  # arrays too
+    except _UNUSUAL as error:
+        raise InvalidInputError(
+            f"The inputs are of type {type(inputs).__name__}; give a tensor or an array."
+        ) from error
     flat = inputs.ndim == 2 and example.ndim > 2 and inputs.shape[1] == example[0].numel()
     return inputs.view(-1, *example.shape[1:]) if flat else inputs
 

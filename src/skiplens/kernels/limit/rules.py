@@ -356,6 +356,8 @@ def _norm(walk: Walk, node: fx.Node, signal: Signal, shape: Any, weight: Any = N
     kinds = [kind for axis in over for kind, _ in axes[axis]]
     if "c" not in kinds or "s" in kinds:
         raise InvalidInputError("it normalises positions and no coordinates, which has no rule yet")
+    if kind == "aten.group_norm" and shape == node.meta["val"].shape[1]:
+        raise InvalidInputError("each of its groups is one channel, as in instance norm; take fewer groups")
     places = [axis for axis, parts in enumerate(axes) for kind, _ in parts if kind == "p"]
     dims = tuple(2 + number for number, axis in enumerate(places) if axis in over)
 
@@ -396,7 +398,9 @@ def _pointwise(walk: Walk, node: fx.Node, *arguments: Any, **keywords: Any) -> S
     (signal,) = (argument for argument in arguments if isinstance(argument, Signal))
     slope = _SLOPES.get(operation(node))
     if slope is not None and len(arguments) > 1:
-        slope = float(arguments[1])
+        if (slope := _number(arguments[1])) is None:
+            raise InvalidInputError("its slopes differ from channel to channel, which has no rule; give it one slope")
+        arguments = tuple(entry.flatten()[:1] if isinstance(entry, Tensor) else entry for entry in arguments)
 
     def function(values: Tensor) -> Any:
         return plain_call(node, tuple(values if entry is signal else entry for entry in arguments), keywords)

@@ -319,13 +319,18 @@ class Several:
         found, error = pair_of_several(self, self)
         error = max(error, self.rough)
         if not error <= LARGEST_ERROR:
-            raise InvalidInputError(
-                f"behind a sum or gate batch norm needs many directions, not about {1 / self.rough:.0f}: it would be "
-                f"wrong by about {100 * error:.0f} %; take a larger example, or evaluation mode"
-            )
+            raise InvalidInputError(few_directions(self.rough, error))
         if found.same:
             found.itself(found.second[0]).copy_(found.variances[0].squeeze(1))
         return found, error
+
+
+def few_directions(rough: float, error: float) -> str:
+    """Why batch norm in training mode is refused beside a sum or gate."""
+    return (
+        f"beside a sum or gate batch norm needs many directions, not about {1 / rough:.0f}: it would be wrong by about "
+        f"{100 * error:.0f} %; take a larger example, or evaluation mode"
+    )
 
 
 def pair_of_several(one: Several, other: Several) -> tuple[Moments, float]:
@@ -381,13 +386,14 @@ class Mixed:
     """
 
     known: Moments | None
+    error: float = 0.0  # of what is known
     several: Several | None = None
 
     @cached_property
     def expected(self) -> tuple[Moments, float]:
         """The moments of the coordinate, and their estimated error."""
         assert self.known is not None or self.several is not None
-        return (self.known, 0.0) if self.known is not None else self.several.expected  # type: ignore[union-attr]
+        return (self.known, self.error) if self.known is not None else self.several.expected  # type: ignore[union-attr]
 
     @property
     def moments(self) -> Moments:
