@@ -26,10 +26,16 @@ def faulty():
 
 
 @pytest.fixture(scope="module")
-def report(faulty):
+def told():
+    """What the progress of the report said."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def report(faulty, told):
     kept = copy.deepcopy(faulty.state_dict())
     state, mode = torch.get_rng_state(), faulty.training
-    found = sl.inspect(faulty, data(), lenses=LENSES)
+    found = sl.inspect(faulty, data(), lenses=LENSES, progress=lambda label, done, total: told.append(label))
     assert (
         all(torch.equal(kept[name], value) for name, value in faulty.state_dict().items()) and faulty.training == mode
     )
@@ -46,6 +52,11 @@ def test_it_is_what_the_worst_finding_asks_for_and_what_a_forecast_of_the_change
     assert found.rule == finding.rule and found.code == code_of(finding.remedy)
     assert found.helps and f"{after.loss:.2g} instead of {before.loss:.2g}" in found.promise
     assert f"tried in a pilot of {after.cost} steps" in found.promise
+
+
+def test_the_progress_speaks_of_one_forecast(report, told):
+    """What is expected of the changed network on the way would be read as said of the network that was handed in."""
+    assert sum("as far as can be told" in label for label in told) == 1 and told[-1] == "what to change first"
 
 
 def test_its_code_makes_the_network_that_was_tried(report, faulty):
