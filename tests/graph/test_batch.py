@@ -25,6 +25,13 @@ def test_a_batch_is_one_batch(pair):
     assert len(list(as_batches(Batch(*pair)))) == 1
 
 
+def test_words_as_targets_are_told_how_they_become_numbers(pair):
+    words = np.array(["cat", "dog", "cat", "cow"])
+    with pytest.raises(InvalidInputError, match=r"targets of data are words .*return_inverse=True"):
+        as_batch((pair[0], words))
+    as_batch((pair[0], np.unique(words, return_inverse=True)[1]))
+
+
 def test_two_batches_in_a_tuple_are_two_batches(pair):
     assert count_samples((pair, pair)) == 8
     assert count_samples([pair, pair]) == 8

@@ -72,3 +72,17 @@ def test_targets_of_each_sample_with_each_other_are_cut_to_the_samples_that_are_
     pairs = torch.arange(24.0).reshape(4, 6)
     loss, batch = fitted(torch.zeros(4, 4), Batch(torch.zeros(4, 3), pairs))
     assert loss == "mse" and torch.equal(batch.targets, pairs[:, :4])
+
+
+@pytest.mark.parametrize(
+    ("targets", "hint"),
+    [
+        (torch.eye(3).long(), r"targets\.argmax\(1\)"),
+        (torch.eye(3) > 0, r"targets\.float\(\)"),
+        (torch.zeros(3, 1, dtype=torch.int64), r"targets\.squeeze\(1\)"),
+        (torch.zeros(3), r"targets\.long\(\)"),
+    ],
+)
+def test_what_is_often_handed_over_is_told_its_way(targets, hint):
+    with pytest.raises(InvalidInputError, match=hint):
+        fit((3, 3), targets)

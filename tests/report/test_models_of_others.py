@@ -250,3 +250,29 @@ def test_imaginary_parts_of_weights_are_not_left_out():
         warnings.simplefilter("error")
         report = sl.inspect(model, (torch.randn(6, 4), CLASSES), lenses=["convergence"])
     assert not report.problems
+
+
+@torch.jit.script
+def squared(x):
+    return x * x.relu()
+
+
+class Unkept:
+    """Refuses to be pickled, in a way of its own."""
+
+    def __reduce_ex__(self, protocol):
+        raise KeyError(protocol)
+
+
+@pytest.mark.parametrize("held", [squared, Unkept()], ids=["a scripted function", "an object"])
+def test_a_model_may_hold_what_cannot_be_pickled(held):
+    model = drawn(Formula(lambda m, x: x + m.f(x), f=linear(4, 4)))
+    model.held = held
+    assert len(sl.find_residual_blocks(model, noise(6, 4))) == 1
+    assert not sl.inspect(model, (noise(6, 4), CLASSES), lenses=["paths"]).problems
+
+
+def test_a_scripted_function_is_part_of_the_graph():
+    model = drawn(Formula(lambda m, x: x + squared(m.f(x)), f=linear(4, 4)))
+    network = dissect(model, noise(6, 4))
+    assert_close(network.run([network.output])[network.output], model(noise(6, 4)))

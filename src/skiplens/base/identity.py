@@ -33,7 +33,7 @@ def identity_of(value: Any, alike: Iterable[Tensor] = ()) -> str:
     digest = _Digest()
     try:
         _Describer(digest, alike).dump(value)
-    except (TypeError, ValueError, AttributeError, RecursionError, RuntimeError, pickle.PicklingError) as error:
+    except Exception as error:  # objects that are not made to be pickled say so in any way
         raise InvalidInputError(
             f"It cannot be told whether {_name(value)} is the same as before ({error}), so what is computed with it "
             "cannot be kept on the disk. Leave the path out, or hand over what holds numbers, tensors and models only."

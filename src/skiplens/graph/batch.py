@@ -151,6 +151,11 @@ def as_batch(data: Any, where: str = "data") -> Batch:
         inputs = inputs if isinstance(inputs, Labelled) else dict(inputs)
     elif isinstance(inputs, list):
         inputs = tuple(inputs)
+    if not isinstance(targets, Tensor | None):
+        raise InvalidInputError(
+            f"The targets of {where} are words or objects, not numbers. Number the classes from 0, e.g. with "
+            "numpy.unique(targets, return_inverse=True)[1]."
+        )
     tensors = list(tensors_in(inputs))
     if not isinstance(inputs, Tensor | tuple | dict) or not tensors:
         raise InvalidInputError(f"The inputs of {where} are {_describe(inputs)}. {WANTED}")

@@ -330,7 +330,14 @@ def _require_classes(outputs: Tensor, targets: Tensor, ignored: int = IGNORED) -
 
 
 def _misfit(outputs: Tensor, targets: Tensor) -> InvalidInputError:
+    whole, hint = not targets.is_floating_point(), ""
+    if whole and targets.shape == outputs.shape:
+        hint = " One-hot classes become numbers by targets.argmax(1), several labels of a sample by targets.float()."
+    elif whole and targets.shape == (len(outputs), 1):
+        hint = " Classes have no axis of their own: targets.squeeze(1)."
+    elif not whole and targets.shape == outputs.shape[:1]:
+        hint = " If they are classes: targets.long()."
     return InvalidInputError(
         f"Targets of shape {tuple(targets.shape)} and type {type_name(targets.dtype)} do not fit outputs of shape "
-        f"{tuple(outputs.shape)}. {_WANTED}"
+        f"{tuple(outputs.shape)}. {_WANTED}{hint}"
     )
