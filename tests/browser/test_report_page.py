@@ -121,6 +121,25 @@ def test_a_card_answers_a_question_and_unfolds(whole_path, look):
     assert card.locator("table").first.is_visible()
 
 
+def test_bars_of_one_height_are_folded_and_a_matrix_stands_beside_its_words(tmp_path, look):
+    alike = structure(branch_parameters=torch.full((2,), 7), shortcut_parameters=torch.zeros(2, dtype=torch.int64))
+    page = look(Report("even", (alike, tangent([1.0] * 4))).save(tmp_path / "even.html"))
+    assert page.locator("#structure > figure").count() == 0 and page.locator("#structure .more figure").count() == 1
+    matrix, words = (page.locator(f"#tangent > {part}").bounding_box() for part in ("figure", ".lead"))
+    assert matrix["x"] >= words["x"] + words["width"], "side by side, so that nothing stands empty below the words"
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.locator("#tangent > figure").bounding_box()["y"] > page.locator("#tangent > .lead").bounding_box()["y"]
+    uneven = look(Report("uneven", (structure(),)).save(tmp_path / "uneven.html"))
+    assert uneven.locator("#structure > figure").count() == 1
+
+
+def test_numbers_along_an_axis_are_written_out(tmp_path, look):
+    large = structure(branch_parameters=torch.tensor([15000, 45000]))
+    page = look(Report("large", (large,)).save(tmp_path / "large.html"))
+    ticks = page.locator("#structure > figure .ytick").all_text_contents()
+    assert "40,000" in ticks and not any("k" in tick for tick in ticks)
+
+
 def saved_card(page, kind: str) -> bytes:
     with page.expect_download() as waiting:
         page.get_by_role("button", name=kind.upper(), exact=True).click()

@@ -79,7 +79,7 @@ def _histogram(beta: float) -> tuple[Claim, ...]:
     narrow = "The weights are concentrated in a narrow band near the largest."
     sides, judge = f"The ensemble is {side} than half the depth.", partial(judge_side, deep=beta > 1)
     return (
-        Claim("formula", "The bars are ε_r = C(p-1, r-1) β^r / z.", "Eq. 16", "C(p-1, r-1) β^r / z", judge_formula),
+        Claim("formula", "The bars are ε_r = C(p-1, r-1) β^r / z.", "Eq. 16", "deviation 0", judge_formula),
         Claim("peak", "The largest weight is at r = βp/(1+β).", f"Figure 1{panel}, Theorem 1", place, judge_peak),
         Claim("side", sides, f"Figure 1{panel}, Section 4", half, judge),
         Claim("narrow", narrow, f"Figure 1{panel}, Section 3", few, judge_narrow),

@@ -89,7 +89,7 @@ def thm4_runs(preset: Preset, seed: int) -> list[Run]:
     return [*thm3_runs(preset, seed), *repeated(duality, base, preset, seed, law=("uniform", "rademacher"))]
 
 
-@claim("Figure 4a", "ratio 1")
+@claim("Figure 4a", "ratio − 1 = 0")
 def _second(readings: Readings) -> Judgement:
     """Second moments of ‖J^k‖ and of ‖f_(k)‖ closely match."""
     ratios = _by_depth(readings, "output_squared", 1) / _by_depth(readings, "jacobian_squared", 1)
@@ -173,7 +173,7 @@ _JACOBIANS, _GAUSSIAN = "E‖J^k‖² = E f_(k)² for every matrix", "E f⁴/c�
 THM3 = claims(
     judge_moments,
     *(
-        (f"{kind}_{order}", _PATHS.format(power, NAMES[kind]), "Theorem 3, Eq. 38", "ratio 1", kind, order)
+        (f"{kind}_{order}", _PATHS.format(power, NAMES[kind]), "Theorem 3, Eq. 38", "ratio − 1 = 0", kind, order)
         for kind in _ARCHITECTURES
         for order, power in (("second", 2), ("fourth", 4))
     ),
@@ -183,7 +183,7 @@ THM4 = (
     *claims(
         judge_moments,
         *(
-            (f"{k}_second", f"{_JACOBIANS} ({NAMES[k]}).", "Theorem 4.1", "ratio 1", k, "second", "jacobian")
+            (f"{k}_second", f"{_JACOBIANS} ({NAMES[k]}).", "Theorem 4.1", "ratio − 1 = 0", k, "second", "jacobian")
             for k in _ARCHITECTURES
         ),
     ),

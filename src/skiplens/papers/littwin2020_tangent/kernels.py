@@ -176,7 +176,7 @@ _EQUATION_25 = "m L α^m (1 + α^m)^(L-1)"
 _KERNELS = claims(
     judge_kernel,
     *(
-        (f"{kind}_kernel", f"{_SCATTER} ({NAMES[kind]}).", f"Figure 2{panel}", f"black line, as in {theorem}", kind)
+        (f"{kind}_kernel", f"{_SCATTER} ({NAMES[kind]}).", f"Figure 2{panel}", f"deviation 0 from {theorem}", kind)
         for kind, panel, theorem in _PANELS
     ),
 )
@@ -185,13 +185,13 @@ _SPREADS = claims(
 )
 _LIMIT1, _LIMIT2 = claims(
     judge_kernel,
-    ("recursion", _RECURSION.format("K^R"), "Theorem 1, Eqs. 18 and 23", "K^R(x, x′)", "resnet"),
-    ("recursion", _RECURSION.format("K^D"), "Theorem 2, Eqs. 26 to 28", "K^D(x, x′)", "densenet"),
+    ("recursion", _RECURSION.format("K^R"), "Theorem 1, Eqs. 18 and 23", "deviation 0 from K^R(x, x′)", "resnet"),
+    ("recursion", _RECURSION.format("K^D"), "Theorem 2, Eqs. 26 to 28", "deviation 0 from K^D(x, x′)", "densenet"),
 )
 _CONVERGES1, _CONVERGES2 = claims(
-    judge_convergence, *(("convergence", _CONVERGENCE, theorem, "variance → 0", kind) for kind, _, theorem in _PANELS)
+    judge_convergence, *(("convergence", _CONVERGENCE, theorem, "slope < 0", kind) for kind, _, theorem in _PANELS)
 )
-_DIAGONAL1 = Claim("diagonal", f"The diagonal is {_EQUATION_25}.", "Eq. 25", _EQUATION_25, judge_resnet_diagonal)
+_DIAGONAL1 = Claim("diagonal", f"The diagonal is {_EQUATION_25}.", "Eq. 25", "deviation 0", judge_resnet_diagonal)
 _DIAGONAL2 = Claim("diagonal", "The diagonal is Σ 1/(l+1).", "Eq. 29", "1.45 for L = 5", judge_densenet_diagonal)
 
 FIG2 = (*_KERNELS, *_SPREADS)
