@@ -293,5 +293,7 @@ def test_only_kernels_of_the_angle_are_tabulated():
 
     homogeneous, others = [layers(nn.ReLU()), layers(nn.LeakyReLU(0.2))], [layers(nn.Tanh()), layers(nn.ReLU(), True)]
     others += [layers(nn.LayerNorm(8, elementwise_affine=False))]
-    assert all(infinite_width(model, X.float())._tables is not None for model in homogeneous)
+    for dtype in (torch.float32, torch.float64):  # tests compute in float64 by default, users do not
+        torch.set_default_dtype(dtype)
+        assert all(infinite_width(model, X.float())._tables is not None for model in homogeneous)
     assert all(infinite_width(model, X.float())._tables is None for model in others)

@@ -206,7 +206,7 @@ REFUSED = {
     ),
     "slopes": (lambda m, x: m.out(F.prelu(m.first(x), x[0].new_tensor([0.1] * 7 + [0.2]))), "prelu.*give it one slope"),
     "groups": (lambda m, x: m.out(F.group_norm(m.first(x), 8)), "group_norm.*one channel, as in instance norm; take"),
-    "by_hand": (lambda m, x: m.out(torch.bmm((y := m.first(x)[:, None]), y.mT).sum(1) * y[:, 0]), "bmm.*need_weights=F"),
+    "by_hand": (lambda m, x: m.out(torch.bmm((y := m.first(x)[:, None]), y.mT).sum(1) * y[:, 0]), "need_weights=F"),
     "maximum": (lambda m, x: m.out(torch.maximum(m.first(x), x[:, :1])), "aten.maximum.*take torch.where"),
     "no_matrix": (lambda m, x: x * 2, "No matrix lies between"),
 }  # fmt: skip

@@ -170,7 +170,10 @@ class _Norm:
         z = z - z[batch].mean(dim=0)
         deviation = (z[batch].square().mean(dim=0) + self.eps).sqrt()
         u, like = z / deviation, of.latents[0].latent.variances[0]
-        numbers = [torch.as_tensor(part).to(z).expand(like.shape).reshape(-1, 1) for part, _ in of.numbers]
+        numbers = [
+            torch.as_tensor(part, dtype=z.dtype, device=z.device).expand(like.shape).reshape(-1, 1)
+            for part, _ in of.numbers
+        ]
         sides = (values_of((of, numbers), (part,), places, slice(None)) for part in (u, z * rate))
         (f, (slopes,)), (g, (others,)) = sides
         tangent = self._through(slopes / deviation, bend, [u]) - self._through(others * rate, bend, [])

@@ -89,8 +89,8 @@ def infinite_width(
     network = dissect(copy_of(model, "a kernel keeps its own"), example)
     if network.exported.decided:
         raise InvalidInputError(
-            f"The model decides in Python by values inside a tensor ({network.exported.decided[0]}), so for other inputs "
-            "it may be another network and has no limit. Decide by shapes or settings, or with torch.where."
+            f"The model decides in Python by values inside a tensor ({network.exported.decided[0]}), so it may be "
+            "another network for other inputs and has no limit. Decide by shapes or settings, or with torch.where."
         )
     kernel = ModuleKernel(network, variance, parameterisation)
     kernel.check()
@@ -424,12 +424,7 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
 
 def _rows_like(example: Tensor, inputs: Tensor) -> Tensor:
     """Flattened inputs in the shape of the example; scikit-learn, GPyTorch and `gram` hand over (samples, features)."""
-    try:
-        inputs = torch.as_tensor(inputs)  # arrays too
-    except _UNUSUAL as error:
-        raise InvalidInputError(
-            f"The inputs are of type {type(inputs).__name__}; give a tensor or an array."
-        ) from error
+    inputs = torch.as_tensor(inputs)  # arrays too
     flat = inputs.ndim == 2 and example.ndim > 2 and inputs.shape[1] == example[0].numel()
     return inputs.view(-1, *example.shape[1:]) if flat else inputs
 

@@ -363,8 +363,8 @@ def _drawn_block(one: Several, other: Several, joint: dict[tuple[int, int], Any]
 
     def spread(pair: Pair, side: int) -> Tensor:
         """Numbers of the input that is at this side of the pairs."""
-        found = torch.as_tensor(sides((pair[ends[0]], pair[ends[1]]), block, count)[side])
-        return found.to(block).expand(block.shape).reshape(-1)
+        found = sides((pair[ends[0]], pair[ends[1]]), block, count)[side]
+        return torch.as_tensor(found, dtype=block.dtype, device=block.device).expand(block.shape).reshape(-1)
 
     matrix = block.new_zeros(block.numel(), split + len(other.latents), split + len(other.latents))
     for (i, j), part in joint.items():

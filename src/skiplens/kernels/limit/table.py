@@ -58,6 +58,6 @@ def _is_angular(kernels: Kernels) -> bool:
     c = float(x @ y.T) / 5
     plain = kernels(Data(x, y, False))
     larger = kernels(Data(2 * x, 3 * y, False))
-    plane = kernels(_plane(torch.tensor([[c, math.sqrt(1 - c * c)]])))
+    plane = kernels(_plane(torch.tensor([[c, math.sqrt(1 - c * c)]], dtype=torch.float64)))
     pairs = [pair for a, b, d in zip(plain, larger, plane, strict=True) for pair in ((6 * a, b), (a, d))]
     return all(bool((one - other).abs().max() <= _SAME * (one.abs().max() + 1e-300)) for one, other in pairs)
