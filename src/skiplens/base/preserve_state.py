@@ -2,7 +2,6 @@
 
 import operator
 import random
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -261,7 +260,8 @@ def dropout_off(model: nn.Module) -> Iterator[tuple[str, ...]]:
         if not module.training or isinstance(module, torch.jit.ScriptModule):
             continue
         rates = {key: rate for key, rate in vars(module).items() if _is_rate(key, rate)}
-        drops = re.search("drop|stochasticdepth", type(module).__name__.lower()) and getattr(module, "p", 1.0) != 0
+        kind = type(module).__name__.lower()
+        drops = ("drop" in kind or kind == "stochasticdepth") and getattr(module, "p", 1.0) != 0
         if drops and "p" in vars(module):  # which the module around it may read, as attention does
             changes.append((module, "p", 0.0))
         draws = drops or "layerdrop" in vars(module)  # whether to leave out a layer is drawn also at the rate 0

@@ -73,7 +73,10 @@ class CurvatureLens(Lens):
         each = PASSES_OF_A_PRODUCT * effort.probes * batch.samples
         spent = replace(effort, steps=subject.afforded(each, effort.steps, min(FEWEST_STEPS, effort.steps)))
         asked = spent.options(pure.parameter_count, randomness.seed)
-        if spent != effort or _is_tight(pure):  # the moments then come from the density, without products of their own
+        tight = SPARE_VECTORS * pure.parameter_count * pure.dtype.itemsize > SHARE_OF_VECTORS * budget_bytes(
+            pure.device
+        )
+        if spent != effort or tight:  # the moments then come from the density, without products of their own
             asked |= {"moment_products": 0, "memory": _memory_for(pure)}
         whole = hessian_spectrum(subject.model, batch, loss=loss, progress=progress, **asked)
         groups, notes = self._groups(subject, pure.parameters) if effort == self.effort else ({}, ())
@@ -100,12 +103,6 @@ class CurvatureLens(Lens):
         if len(groups) > self.most_blocks:
             return {}, (f"The {len(groups)} residual blocks were not looked at one by one.",)
         return groups, ()
-
-
-def _is_tight(pure: PureModel) -> bool:
-    """Whether the usual budget would not hold the vectors that a few steps need."""
-    needed = SPARE_VECTORS * pure.parameter_count * pure.dtype.itemsize
-    return needed > SHARE_OF_VECTORS * budget_bytes(pure.device)
 
 
 def _memory_for(pure: PureModel) -> int | None:

@@ -139,13 +139,14 @@ class _Reads(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in MASKING:
             args = args[0], self._places(args[1]), *args[2:]
-        if func not in READING | PLACING or (func is torch.where and len(args) > 1):
+        if func not in READING | PLACING and not (func is torch.where and len(args) == 1):
             return func(*args, **(kwargs or {}))
         frames = (frame for frame, _ in traceback.walk_stack(None))
         reader = next(frame for frame in frames if _is_of_a_model(frame.f_code.co_filename))
         line = reader.f_code.co_filename, reader.f_lineno
         if self.given is not None:  # no such line, or no more of it: the trace goes another way and is given up
-            return tree_map_only(torch.Tensor, _as_constant, next(self.given[func, *line]))
+            value = next(self.given[func, *line])
+            return tree_map_only(torch.Tensor, lambda t: t.new_tensor(t.tolist()).reshape(t.shape), value)
         self.noted[func, *line].append(func(*args, **(kwargs or {})))
         if func is torch.Tensor.tolist:  # which a trace reads one by one
             self.noted[torch.Tensor.item, *line] += args[0].flatten().tolist()
@@ -156,12 +157,9 @@ class _Reads(TorchFunctionMode):
         found: list[Any] = []
         for part in index if isinstance(index, tuple) else (index,):
             is_mask = isinstance(part, torch.Tensor) and part.dtype == torch.bool
-            found += self.__torch_function__(torch.Tensor.nonzero, (), (part,), AS_TUPLE) if is_mask else [part]
+            asked = torch.Tensor.nonzero, (), (part,), {"as_tuple": True}
+            found += self.__torch_function__(*asked) if is_mask else [part]
         return tuple(found)
-
-
-def _as_constant(value: torch.Tensor) -> torch.Tensor:
-    return torch.tensor(value.tolist(), dtype=value.dtype, device=value.device).reshape(value.shape)
 
 
 def _is_of_a_model(file: str) -> bool:
@@ -171,12 +169,8 @@ def _is_of_a_model(file: str) -> bool:
 
 READING = {torch.equal, torch.allclose, torch.is_nonzero, torch.Tensor.item, torch.Tensor.tolist}
 READING |= {getattr(torch.Tensor, f"__{name}__") for name in ("bool", "int", "float", "index", "contains")}
-PLACING = {
-    torch.where,
-    *(getattr(of, name) for of in (torch, torch.Tensor) for name in ("nonzero", "argwhere", "bincount")),
-}
+PLACING = {getattr(of, name) for of in (torch, torch.Tensor) for name in ("nonzero", "argwhere", "bincount")}
 MASKING = {torch.Tensor.__getitem__, torch.Tensor.__setitem__}
-AS_TUPLE = {"as_tuple": True}
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:

@@ -1,6 +1,5 @@
 """What may be wrong with signal and gradient: measurements that cannot be trusted, growth with depth, shut branches."""
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -176,7 +175,7 @@ def _change(reading: SignalReading, grows: bool) -> str:
     return (
         f"Scale the branches so that each adds 1/L = 1/{reading.depth} of the power: α = L^(−1/m) = "
         f"{in_words(scale)} for "
-        f"each of the m = {matrices} matrices of a branch, or the factors below for the last layer of each."
+        f"the variance of each of the m = {matrices} matrices, or the factors below for the last layer of each branch."
     )
 
 
@@ -253,12 +252,9 @@ def dead_branches(reading: SignalReading) -> tuple[list[int], float]:
     sizes = reading.branch_gradients
     if reading.broken or not arrived > 0 or not bool((sizes > 0).any()):
         return [], 0.0
-    counts = itertools.accumulate(map(int, reading.outermost))
-    places = [
-        min(count + (not outer), len(reading.gradient) - 1)
-        for count, outer in zip(counts, reading.outermost, strict=True)
-    ]
-    after = reading.gradient.double().nan_to_num().max(1).values[places]  # behind the outermost join around it
+    outer = torch.tensor(reading.outermost).long()
+    places = (outer.cumsum(0) + 1 - outer).clamp_max(len(reading.gradient) - 1)  # of the outermost joins around them
+    after = reading.gradient.double().nan_to_num().max(1).values[places]
     floors = torch.minimum(sizes.nan_to_num().max(), after) * _resolution(reading)
     chosen = (sizes <= floors) & (reading.zero_factors < FLAT_ORDER)
     dead = [index for index in _indices(chosen) if reading.matrices[index]]
