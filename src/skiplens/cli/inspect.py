@@ -93,7 +93,7 @@ def _print(report: "Report", full: bool) -> None:
     sections = report.sections()
     looked_at = next((section.sentence for section in sections if section.anchor == "structure"), report.title)
     console.out().print(looked_at, markup=False)
-    console.out().print(report.verdict, markup=False, style="bold")
+    console.out().print(report.headline, markup=False, style="bold")
     if report.advice:
         console.out().print(report.advice, markup=False)
     if few := spared(report.readings):

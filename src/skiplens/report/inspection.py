@@ -128,7 +128,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         drawing = drawing_of(self.readings, self.findings)
-        return inline(self.title, (self.verdict, self.advice), drawing, self.findings)
+        return inline(self.title, (self.headline, self.advice), drawing, self.findings)
 
     @property
     def verdict(self) -> str:
@@ -169,7 +169,7 @@ class Report:
         return tuple(finding for finding in self.findings if finding.rule != FORECAST_RULE)
 
     @property
-    def _headline(self) -> str:
+    def headline(self) -> str:
         """The verdict without the sentence of a finding, which is told beside its change."""
         expected, serious = self.reading(Forecast), [found for found in self._others if found.severity != "note"]
         if not serious or self.reading(Improvement) is not None:
@@ -270,7 +270,7 @@ class Report:
 
     def to_html(self) -> str:
         """The page as text."""
-        top = replace(opening(self._headline, self.told, self.readings), advice=self._advised)
+        top = replace(opening(self.headline, self.told, self.readings), advice=self._advised)
         unknown = self._only_watched is not None or self._health.startswith(("Not", "Nothing"))
         top = replace(top, severity=top.severity or "unknown" * unknown)
         drawing = drawing_of(self.readings, self.findings)
