@@ -8,6 +8,8 @@ layer: five layers, after the Myrtle networks of Shankar et al. 2020, Neural Ker
 centred and scaled by the training images. Kernel ridge regression to the classes' indicators in float64; the ridge is
 relative to the mean diagonal and chosen on the last fifth of the training images. With `--store FOLDER` strips of the
 matrices are kept there and a killed run goes on; with `--pixels 8` images are averaged to 8 × 8, to try it on a CPU.
+With `--readout flatten` nothing is pooled, so that only equal positions are carried: 1,024 numbers per pair of images
+of 32 × 32 pixels instead of 1,048,576.
 """
 
 import argparse
@@ -26,12 +28,15 @@ from skiplens.kernels.sklearn_kernel import ridge_weights
 RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
 
-def myrtle(width=8):
+def myrtle(width=8, pixels=32, readout="pooling"):
     """The module; its width does not enter the kernel of its limit."""
 
     def conv(inputs):
         return [nn.Conv2d(inputs, width, 3, padding=1, bias=False), nn.ReLU()]
 
+    if readout == "flatten":
+        layers = [*conv(3), *conv(width), *conv(width), *conv(width), nn.Flatten()]
+        return nn.Sequential(*layers, nn.Linear(width * pixels**2, 1, bias=False)).double()
     layers = [*conv(3), *conv(width), nn.AvgPool2d(2), *conv(width), nn.AvgPool2d(2), *conv(width)]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 1, bias=False)).double()
 
@@ -82,11 +87,13 @@ def regression(samples, parts, options):
     mean, deviation = X.mean(dim=(0, 2, 3), keepdim=True), X.std(dim=(0, 2, 3), keepdim=True)
     X, T = (X - mean) / deviation, (T - mean) / deviation
     X, T = (nn.functional.adaptive_avg_pool2d(part, options.pixels or part.shape[-1]) for part in (X, T))
-    name = f"{samples}-{len(T)}-{X.shape[-1]}"
-    kernel = infinite_width(myrtle().to(options.device), X[:1], variance="he", parameterisation="ntk")
+    name = f"{options.readout}-{samples}-{len(T)}-{X.shape[-1]}"
+    model = myrtle(pixels=X.shape[-1], readout=options.readout).to(options.device)
+    kernel = infinite_width(model, X[:1], variance="he", parameterisation="ntk")
     K, first = matrices(kernel, (X, None), f"{name}-train", options)
     across, second = matrices(kernel, (T, X), f"{name}-test", options)
-    row = {"samples": samples, "test": len(T), "pixels": X.shape[-1], "train_s": first, "test_s": second}
+    row = {"samples": samples, "test": len(T), "pixels": X.shape[-1], "readout": options.readout}
+    row |= {"train_s": first, "test_s": second}
     for place, quantity in enumerate(("nngp", "ntk")):
         weights = ridge_weights(K[place], indicators(labels[:samples]), best_ridge(K[place], labels[:samples]))
         row[f"{quantity}_accuracy"] = accuracy(across[place] @ weights, test_labels[: options.test])
@@ -100,6 +107,7 @@ def main():
     parser.add_argument("--test", type=int, default=1000, help="test images")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--pixels", type=int, help="average the images to so many pixels a side")
+    parser.add_argument("--readout", choices=("pooling", "flatten"), default="pooling")
     parser.add_argument("--strip", type=int, default=100, help="rows that are computed, and stored, together")
     parser.add_argument("--store", type=Path, help="folder of strips, from which a killed run goes on")
     parser.add_argument("--json", type=Path)

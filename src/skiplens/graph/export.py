@@ -112,10 +112,7 @@ def _traced(
 
 
 def _decided(model: nn.Module, arguments: Arguments, error: Exception) -> tuple[Any, tuple[str, ...]]:
-    """What `_traced` gives where Python goes the way that it takes for these inputs, and the lines that decide it.
-
-    `error` where that fails too.
-    """
+    """What `_traced` gives where Python goes the way of these inputs, and the lines that decide; or the `error`."""
     try:
         with torch.no_grad(), _Reads() as reads:
             arguments.call(model)

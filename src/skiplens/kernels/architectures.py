@@ -27,6 +27,7 @@ class InfiniteWidthKernel(ABC):
     """A kernel of inputs x, x′: τ·k(angle) with τ = ‖x‖‖x′‖/d, in float32 or float64, on any device.
 
     Attributes:
+        depth: L, the residual blocks or layers (of a plain network those with a ReLU).
         trained: ``"branches"`` freezes the first and the last layer, ``"all"`` trains them too.
         evaluation: ``"table"`` tabulates k once and costs the same at any depth; ``"recursion"`` walks all layers.
         accuracy: Largest error of the table, relative to equal inputs, as checked against the recursion.
@@ -44,21 +45,11 @@ class InfiniteWidthKernel(ABC):
         """The infinitely wide network behind this kernel."""
 
     def nngp(self, X: Tensor, Y: Tensor | None = None) -> Tensor:
-        """The covariance of the network's outputs at initialisation, (samples of X, samples of Y or X).
-
-        Args:
-            X: Inputs, (samples, features).
-            Y: Other inputs; `X` itself if not given.
-        """
+        """The covariance of the network's outputs at initialisation, (samples of X, samples of Y or X)."""
         return self.matrix("nngp", X, Y)
 
     def ntk(self, X: Tensor, Y: Tensor | None = None) -> Tensor:
-        """The tangent kernel, (samples of X, samples of Y or X).
-
-        Args:
-            X: Inputs, (samples, features).
-            Y: Other inputs; `X` itself if not given.
-        """
+        """The tangent kernel, (samples of X, samples of Y or X)."""
         return self.matrix("ntk", X, Y)
 
     def diagonal(self, X: Tensor, quantity: Quantity = "ntk") -> Tensor:
@@ -73,7 +64,7 @@ class InfiniteWidthKernel(ABC):
         return kernels[QUANTITIES.index(quantity)]
 
     def matrix(self, quantity: Quantity, X: Tensor, Y: Tensor | None = None) -> Tensor:
-        """The kernel matrix of the wanted quantity: `nngp(X, Y)` or `ntk(X, Y)`."""
+        """The kernel matrix of the wanted quantity for inputs (samples, features): `nngp(X, Y)` or `ntk(X, Y)`."""
         rows, columns = directions_of_pair(X, Y)
         self._peak(quantity).require_representable(X.dtype)
         entries = len(rows) * len(rows if columns is None else columns)
@@ -229,11 +220,7 @@ class _PlainKernel(InfiniteWidthKernel):
 
 @dataclass(frozen=True)
 class DenseNetKernel(_PlainKernel):
-    """The kernels of the infinitely wide DenseNet (Littwin & Wolf 2020, theorem 2, corrected).
-
-    Attributes:
-        depth: L, the dense layers.
-    """
+    """The kernels of the infinitely wide DenseNet (Littwin & Wolf 2020, theorem 2, corrected)."""
 
     def limit(self) -> InfiniteNetwork:
         """The DenseNet."""
@@ -242,11 +229,7 @@ class DenseNetKernel(_PlainKernel):
 
 @dataclass(frozen=True)
 class VanillaKernel(_PlainKernel):
-    """The kernels of the infinitely wide ReLU network without skip connections.
-
-    Attributes:
-        depth: L, the layers with a ReLU.
-    """
+    """The kernels of the infinitely wide ReLU network without skip connections."""
 
     def limit(self) -> InfiniteNetwork:
         """The plain network."""

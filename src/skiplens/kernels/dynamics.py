@@ -15,11 +15,9 @@ from skiplens.base.errors import InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The predictions before training: a known network's, or those of a random one.
+    """The predictions f_0 at the training inputs before training: a known network's `mean`, 0 if not given.
 
-    Attributes:
-        mean: f_0 at the training inputs; 0 if not given, as for a random network.
-        covariance: Covariance of f_0 over random networks, the same for every output (`kernel.nngp(X)`).
+    Or those of random networks with a `covariance`, the same for every output (`kernel.nngp(X)`).
     """
 
     mean: Float[Tensor, "samples outputs"] | None = None
@@ -28,12 +26,7 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Unseen:
-    """Inputs that are not trained on.
-
-    Attributes:
-        kernel: Their kernel with the training inputs.
-        start: f_0 there; 0 if not given.
-    """
+    """Inputs that are not trained on: their kernel with the training inputs, and f_0 there, 0 if not given."""
 
     kernel: Float[Tensor, "other_samples samples"]
     start: Float[Tensor, "other_samples outputs"] | None = None
@@ -41,13 +34,7 @@ class Unseen:
 
 @dataclass(frozen=True, eq=False)
 class KernelTrajectory:
-    """What training does, at each of the asked times.
-
-    Attributes:
-        predictions: Mean predictions at the training inputs.
-        unseen: Mean predictions at the unseen inputs, if there are any.
-        loss: Mean of ‖f − y‖² over the random networks of `Start`.
-    """
+    """At each of the asked times mean predictions, also at unseen inputs, and the mean of ‖f − y‖² over networks."""
 
     predictions: Float[Tensor, "times samples outputs"]
     unseen: Float[Tensor, "times other_samples outputs"] | None
@@ -84,10 +71,8 @@ def gradient_descent(
     They diverge if the learning rate η exceeds `largest_learning_rate(kernel)`.
     """
     if bool((steps < 0).any()) or not learning_rate > 0:
-        raise InvalidInputError(
-            f"steps must not be negative and learning_rate must be positive, "
-            f"got {int(steps.min())} and {learning_rate}."
-        )
+        came = f"got {int(steps.min())} and {learning_rate}"
+        raise InvalidInputError(f"steps must not be negative and learning_rate must be positive, {came}.")
     eigenvalues, vectors = torch.linalg.eigh(kernel)
     count = steps.to(kernel).unsqueeze(1)
     step = 2 * learning_rate * eigenvalues

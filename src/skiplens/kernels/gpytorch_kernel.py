@@ -16,12 +16,8 @@ class GPyTorchResidualKernel(Kernel):
     """The tangent kernel or the covariance of an infinitely wide network, for inputs (*batch, samples, features).
 
     Args:
-        depth: Residual blocks or layers.
-        branch_depth: Matrices per branch of a ResNet.
-        branch_scale: Where learning of the scale of each matrix of a branch starts.
-        architecture: ``"resnet"``, ``"densenet"`` or ``"vanilla"``; only the first has something to learn.
-        quantity: ``"ntk"`` or ``"nngp"``.
-        trained: ``"branches"`` or ``"all"``.
+        depth: As in `ResidualKernel`, and so are the others that are not named here.
+        branch_scale: Where learning of the scale of each matrix of a branch starts; only a ResNet has one.
         normalise: Divide by the kernel at equal inputs; `gpytorch.kernels.ScaleKernel` can then learn its size.
         branch_scale_constraint: Where the branch scale may be; positive if not given.
         options: Options of every GPyTorch kernel, such as `batch_shape` and `active_dims`.

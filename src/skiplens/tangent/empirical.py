@@ -169,10 +169,8 @@ class KernelCondition:
     """The ends of a tangent kernel's spectrum.
 
     Attributes:
-        largest: Largest eigenvalue.
-        smallest: Smallest eigenvalue.
-        largest_error: An eigenvalue lies at most this far from `largest`.
-        smallest_error: An eigenvalue lies at most this far from `smallest`.
+        largest_error: An eigenvalue lies at most this far from the `largest`.
+        smallest_error: An eigenvalue lies at most this far from the `smallest`.
         converged: Whether both errors are within the tolerance that was asked for.
         resolution: Eigenvalues below this cannot be told from zero in the kernel's dtype.
     """

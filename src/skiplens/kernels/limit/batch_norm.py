@@ -26,8 +26,8 @@ from skiplens.kernels.limit.signals import (
     Moments,
     Several,
     Unit,
-    few_directions,
     pair_of_several,
+    require_directions,
     same_positions,
 )
 
@@ -59,14 +59,13 @@ def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, 
         if isinstance(part, Data):
             raise InvalidInputError("it normalises features of the inputs, which are not alike; give normalised inputs")
         unit = part if isinstance(part, Unit) and not part.gaussian else Unit(part.moments)
-        norm = _Norm(unit, walk.batch * math.prod(part.moments.grid), eps)
+        norm = _Norm(unit, unit.moments, walk.batch * math.prod(part.moments.grid), eps)
         walk.words[node] = f"batch of {walk.batch} in about {norm.directions:.0f} directions"
         variable, rough = Unit(norm.of_many_directions(needs)), 1 / norm.directions
         if isinstance(part, Unit):
             at_once = Normalised((variable,), lambda u, *_: u[0], rough=rough, norm=norm)
             return Mixed(None, several=at_once) if unit.gaussian else Mixed(*norm.corrected(at_once, variable.latent))
-        if not rough <= LARGEST_ERROR:
-            raise InvalidInputError(few_directions(rough, rough))
+        require_directions(rough, rough)
         walk.notes["Behind a sum of different kinds the batch is taken for one of many directions."] = None
         return moved(part, lambda _: variable.latent, linear=True)
 
@@ -78,13 +77,9 @@ class _Norm:
     """The norm of a coordinate; its moments as matrices over all inputs and their positions."""
 
     unit: Unit  # what is normalised: Gaussian, or a function of one Gaussian variable
-    batch: int  # the last of them
+    inside: Moments  # its moments
+    batch: int  # the last of all inputs
     eps: float
-
-    @cached_property
-    def inside(self) -> Moments:
-        """The moments of what is normalised."""
-        return self.unit.moments
 
     def matrix(self, block: Tensor) -> Tensor:
         count, size = len(self.inside.grid), len(block) * math.prod(self.inside.grid)

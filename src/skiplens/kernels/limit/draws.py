@@ -22,8 +22,6 @@ MOST_DRAWN: ContextVar[float] = ContextVar("MOST_DRAWN", default=math.inf)  # nu
 _AT_ONCE = 2**21  # numbers that are held for some of the pairs together
 # of the Gaussian variables, the entries of vectors and the numbers of an input
 Recipe = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], Tensor]
-
-
 Side = tuple[Any, list[Tensor]]  # what has `latents`, `function` and `vectors`, and its numbers, (pairs, 1)
 
 

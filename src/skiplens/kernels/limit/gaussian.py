@@ -27,8 +27,6 @@ _NEGLIGIBLE = 1e-17  # share of a function's second moment in terms that are lef
 _AT_ONCE = 4096  # standard deviations whose coefficients are computed together
 _PIECE = 2**15  # entries of a block that are bent together: a few such arrays stay in the cache
 LARGEST_ERROR = 5e-2  # relative to equal inputs; what is less accurate is refused
-
-
 Function = Callable[[Tensor], Tensor]
 
 

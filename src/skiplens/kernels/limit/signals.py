@@ -318,19 +318,17 @@ class Several:
         """The moments of the coordinate, and their estimated error."""
         found, error = pair_of_several(self, self)
         error = max(error, self.rough)
-        if not error <= LARGEST_ERROR:
-            raise InvalidInputError(few_directions(self.rough, error))
+        require_directions(self.rough, error)
         if found.same:
             found.itself(found.second[0]).copy_(found.variances[0].squeeze(1))
         return found, error
 
 
-def few_directions(rough: float, error: float) -> str:
-    """Why batch norm in training mode is refused beside a sum or gate."""
-    return (
-        f"beside a sum or gate batch norm needs many directions, not about {1 / rough:.0f}: it would be wrong by about "
-        f"{100 * error:.0f} %; take a larger example, or evaluation mode"
-    )
+def require_directions(rough: float, error: float) -> None:
+    """Refuse batch norm in training mode beside a sum or gate where it would be wrong."""
+    if not error <= LARGEST_ERROR:
+        words = f"many directions, not about {1 / rough:.0f}: it would be wrong by about {100 * error:.0f} %"
+        raise InvalidInputError(f"beside a sum or gate batch norm needs {words}; take a larger example, or eval()")
 
 
 def pair_of_several(one: Several, other: Several) -> tuple[Moments, float]:
