@@ -1,6 +1,7 @@
 """`skiplens improve`: the report, the code and the weights it leaves, and that a second call goes on."""
 
 import json
+import sys
 
 import pytest
 import torch
@@ -58,6 +59,18 @@ def test_the_folder_holds_report_code_and_weights(file, tmp_path):
     again = run(file, "--out", tmp_path / "out", "--json")
     assert again.exit_code == 0 and json.loads(again.stdout)["kind"] == "improvement"
     assert [part.stat().st_mtime_ns for part in sorted((tmp_path / "out/parts").iterdir())] == written
+
+
+def test_what_an_earlier_call_left_does_not_stay(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        sys.modules["skiplens.improvement.improve"], "WORTH", float("inf")
+    )  # no falling rate is worth it
+    monkeypatch.setattr("skiplens.improvement.search.WORTH", float("inf"))  # and no change
+    for name in ("change.py", "model.pt"):
+        (tmp_path / name).write_text("of another model")
+    done = run(file, "--out", tmp_path, "--keep", "outputs", "--cost", "140")
+    assert done.exit_code == 0 and "as well as anything tried" in done.output
+    assert not (tmp_path / "change.py").exists() and not (tmp_path / "model.pt").exists()
 
 
 def test_bad_input_is_one_line(file, tmp_path):
