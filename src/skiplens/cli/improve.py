@@ -52,7 +52,8 @@ def improve(
     console.err().print(words, markup=False)
     with console.progress_shown() as progress:
         better = improvement.improve(model, data, out=out, progress=progress, **asked)
-    readings = (better.reading, better.after or better.before)
+    kept = any(change.name != "cool_down" for change in better.changes)  # what was raced, not the end of it alone
+    readings = (better.reading, better.after if better.after and kept else better.before)
     page = Report(settings.model, readings).write(out)
     for name in ("change.py", "model.pt"):
         (out / name).unlink(missing_ok=True)  # of an earlier call

@@ -92,7 +92,7 @@ class Search:
 
     def _read(self) -> list[Plan]:
         """Where all pilots stay at a guess: single changes by the readings of their start, for longer pilots."""
-        alone = [tried.plan for tried in self.tried if len(tried.plan) == 1]
+        alone = (tried.plan for tried in tuple(self.tried) if len(tried.plan) == 1)
         read = [found for plan in alone if (found := self.judged(plan, 0))]
         self.tried, self.spent = [tried for tried in self.tried if tried.cost], self.spent + READINGS * len(read)
         return [tried.plan for tried in sorted(read, key=lambda tried: tried.found.score)]
