@@ -76,6 +76,21 @@ def test_each_public_name_is_where_type_checkers_are_told():
     assert told == {*sl._PLACES.items(), ("surgery", "skiplens")}
 
 
+def test_each_public_name_is_found_first():
+    """Each in a process where no other name was asked for; all of them from one that has loaded torch."""
+    program = f"""import os, torch
+for name in {sorted(sl._PLACES)}:
+    if not os.fork():
+        import skiplens
+        print(name, type(getattr(skiplens, name)).__name__, flush=True)
+        os._exit(0)
+    os.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    found = dict(line.split() for line in done.stdout.splitlines())
+    assert found == {name: type(getattr(sl, name)).__name__ for name in sl._PLACES}
+
+
 def test_folders_are_found_by_their_names_and_nothing_else_is():
     program = "import skiplens as sl; assert sl.zoo.build and sl.data.load and sl.surgery.add_norms"
     assert "torch" in packages_after(program)

@@ -1,14 +1,19 @@
 """`skiplens improve`: the report, the code and the weights it leaves, and that a second call goes on."""
 
 import json
+import sys
+from dataclasses import replace
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
+import skiplens.improvement
 from skiplens.base.errors import SkiplensError
 from skiplens.cli.main import app
+from skiplens.improvement.changes import Change
 from skiplens.report import Report
+from skiplens.trainability import Forecast
 
 SOURCE = """
 import torch
@@ -58,6 +63,33 @@ def test_the_folder_holds_report_code_and_weights(file, tmp_path):
     again = run(file, "--out", tmp_path / "out", "--json")
     assert again.exit_code == 0 and json.loads(again.stdout)["kind"] == "improvement"
     assert [part.stat().st_mtime_ns for part in sorted((tmp_path / "out/parts").iterdir())] == written
+
+
+def test_what_an_earlier_call_left_does_not_stay(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        sys.modules["skiplens.improvement.improve"], "WORTH", float("inf")
+    )  # no falling rate is worth it
+    monkeypatch.setattr("skiplens.improvement.search.WORTH", float("inf"))  # and no change
+    for name in ("change.py", "model.pt"):
+        (tmp_path / name).write_text("of another model")
+    done = run(file, "--out", tmp_path, "--keep", "outputs", "--cost", "140")
+    assert done.exit_code == 0 and "as well as anything tried" in done.output
+    assert not (tmp_path / "change.py").exists() and not (tmp_path / "model.pt").exists()
+
+
+@pytest.mark.parametrize(("names", "after"), [((), False), (("cool_down",), False), (("he", "cool_down"), True)])
+def test_the_report_has_the_forecast_of_what_is_handed_over(file, tmp_path, monkeypatch, names, after):
+    def found(model, data, **asked):
+        better = improve(model, data, **asked | {"cost": 140})
+        changes = tuple(Change(name, "start", "", "") for name in names)
+        before, later = (replace(better.before, loss=loss) for loss in (2.0, 1.0))
+        return replace(better, changes=changes, before=before, after=later)
+
+    improve = skiplens.improvement.improve
+    monkeypatch.setattr(skiplens.improvement, "improve", found)
+    done = run(file, "--out", tmp_path, "--keep", "outputs")
+    assert done.exit_code == 0, done.output
+    assert Report.load(tmp_path).reading(Forecast).loss == (1.0 if after else 2.0)
 
 
 def test_bad_input_is_one_line(file, tmp_path):

@@ -52,6 +52,21 @@ def test_every_layer_has_variance_one_and_the_last_one_is_small(law):
     assert sizes == pytest.approx([1.0] * (len(sizes) - 1) + [HEAD], rel=1e-12)
 
 
+def test_layers_that_are_near_enough_stay_as_they_are():
+    X, network, stayed = inputs(64, 5), mlp().requires_grad_(False), []
+    for place, factor in ((2, 9.0), (4, 2.0), (8, 0.1), (12, 5.0)):
+        network[place].weight.mul_(factor)
+    made, x = unit_variance(network, X, near=3.0), X
+    for old, new in zip(network, made, strict=True):
+        if isinstance(old, nn.Linear):
+            size, wanted = float(old(x).square().mean().sqrt()), HEAD if old is network[-1] else 1.0
+            stayed.append(wanted / 3 < size < 3 * wanted)
+            assert torch.equal(old.weight, new.weight) == torch.equal(old.bias, new.bias) == stayed[-1]
+            assert stayed[-1] or float(new(x).square().mean().sqrt()) == pytest.approx(wanted, rel=1e-12)
+        x = new(x)
+    assert any(stayed) and not all(stayed)
+
+
 def test_without_a_draw_the_directions_stay():
     X, network = inputs(64, 5), mlp(bias=False)
     made = unit_variance(network, X)

@@ -72,6 +72,57 @@ def test_residual_networks_get_their_branches_scaled():
         assert torch.allclose(new(X), 0.5 * old(X), atol=1e-6), "1/√4"
 
 
+class Backwards(nn.Module):
+    """Its last layer is listed first; with a gate, the last layer is not the gate."""
+
+    def __init__(self, gated):
+        super().__init__()
+        self.second, self.first, self.gate = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8) if gated else None
+
+    def forward(self, x):
+        return x + (1.0 if self.gate is None else self.gate(x).sigmoid()) * self.second(self.first(x).relu())
+
+
+@pytest.mark.parametrize("kind", ["listed backwards", "gated", "of torch"])
+def test_branches_that_start_at_zero_leave_the_shortcuts_alone(kind):
+    torch.manual_seed(0)
+    layer = {"dim_feedforward": 16, "dropout": 0.0, "batch_first": True, "norm_first": True}
+    body = [
+        nn.TransformerEncoderLayer(8, 2, **layer) if kind == "of torch" else Backwards(kind == "gated")
+        for _ in range(2)
+    ]
+    model, inputs = nn.Sequential(*body, nn.Linear(8, 3)), X.view(64, 1, 8)
+    found = offered(model, batch=Batch(inputs, BATCH.targets.view(64, 1)))
+    assert torch.equal(changed(model, (found["zero_branches"],), inputs)(inputs), model[-1](inputs))
+
+
+class Gate(nn.Module):
+    """A gate that starts nearly shut, as its bias says, for a layer of any size."""
+
+    def __init__(self, gain, bias):
+        super().__init__()
+        self.inner, self.gate = nn.Linear(8, 8), nn.Linear(8, 8)
+        nn.init.normal_(self.inner.weight, std=gain * 8**-0.5)
+        nn.init.constant_(self.gate.bias, bias)
+
+    def forward(self, x):
+        return torch.lerp(x, self.inner(x).relu(), self.gate(x).sigmoid())
+
+
+def test_gates_keep_the_biases_that_their_author_gave_them():
+    torch.manual_seed(0)
+    assert "far_layers" not in offered(nn.Sequential(*(Gate(1.0, 0.0) for _ in range(4)), nn.Linear(8, 3)))
+    model = nn.Sequential(*(Gate(20.0, -2.5) for _ in range(4)), nn.Linear(8, 3))
+    made = changed(model, (offered(model, "architecture")["far_layers"],), X).requires_grad_(False)
+    for old, new in zip(model[:4], made[:4], strict=True):
+        assert torch.equal(old.gate.bias, new.gate.bias) and torch.equal(old.gate.weight, new.gate.weight)
+        assert torch.allclose(new.inner.weight / old.inner.weight, new.inner.bias[0] / old.inner.bias[0])
+    x = X
+    for block in made[:4]:
+        assert float(block.inner(x).square().mean().sqrt()) == pytest.approx(1.0, rel=1e-12)
+        x = block(x)
+
+
 @pytest.mark.parametrize("name", ["shortcuts_over_1", "shortcuts_over_2"])
 def test_new_shortcuts_start_as_identities(name):
     model = plain(activation=nn.Tanh)

@@ -2,7 +2,6 @@
 
 import copy
 import html
-import inspect
 import math
 import sys
 from dataclasses import replace
@@ -24,11 +23,12 @@ from skiplens.improvement.patient import Patient
 from skiplens.improvement.race import Race, RacedRun, race_figure, run_to_the_end
 from skiplens.improvement.reading import Improvement
 from skiplens.improvement.report import improvement_section
-from skiplens.improvement.search import LEAST, Search, budget
+from skiplens.improvement.search import FULL, LEAST, Search, budget
 from skiplens.plots.figure import Line, Points
 from skiplens.readings.file import from_json, to_json
 from skiplens.readings.reading import Provenance
 from skiplens.report import Report
+from skiplens.trainability.forecast import READINGS
 from skiplens.trainability.optimizers import clipped, optimizer_choice
 
 STEPS, COST = 80, 300
@@ -227,11 +227,34 @@ def test_a_falling_rate_is_that_of_the_code_to_paste(warm):
     assert torch.equal(run.cooled[:33], run.losses[:33]) and not torch.equal(run.cooled[34:], run.losses[34:])
 
 
-def test_ten_trainings_are_enough():
-    asked = inspect.signature(sl.improve).parameters
-    cost, steps = asked["cost"].default, asked["steps"].default
-    assert cost + race_cost(steps) <= 10 * steps
+@pytest.mark.parametrize(("steps", "most"), [(70, 175), (99, 247), (400, 1000), (1000, 1000)])
+def test_ten_trainings_are_enough(steps, most, monkeypatch):
+    asked = SimpleNamespace(result=lambda: asked.cost)
+    monkeypatch.setattr(
+        sys.modules["skiplens.improvement.improve"], "_Work", lambda *given: vars(asked).update(cost=given[3]) or asked
+    )
+    assert sl.improve(network(1), data(), steps=steps) == most and most + race_cost(steps) <= 10 * steps
     assert race_cost(400) == 6 * 400 + 6 * 100
+
+
+def test_where_all_pilots_stay_at_a_guess_readings_choose_who_gets_a_longer_one(monkeypatch):
+    """In the place of pilots: short ones tell nothing, long ones that one change helps, which reads well too."""
+    asked = []
+
+    def forecast(model, data, *, cost, **named):
+        best, same = "added_norm" in str(model), all(map(torch.equal, model.parameters(), faulty.parameters()))
+        asked.append((cost, best, same))
+        score = {0: 1.0 - best, 20: 2.0 if same else -0.1}.get(cost, -0.6 if best else 0.0)
+        return SimpleNamespace(score=score, cost=cost, guess=1.0, first_loss=1.0)
+
+    faulty = network(6)
+    patient = Patient(faulty, Batch(*data(64)), None, STEPS, optimizer_choice("adam"))
+    monkeypatch.setattr("skiplens.improvement.search.forecast", forecast)
+    search = Search(patient, data(64), 0, 1000, silent, None, "")
+    _, best = search.run(changes_for(patient, None)[0])
+    assert best.name.endswith("_norms") and len([cost for cost, *_ in asked if cost == FULL]) > 4
+    assert search.spent == sum(cost or READINGS for cost, *_ in asked) <= 1000
+    assert all(tried.cost for tried in search.tried), "a reading is no pilot, and no row of the table"
 
 
 def test_the_reading_is_kept_and_shown(better, tmp_path):
@@ -384,6 +407,15 @@ def test_the_cost_is_kept(cost, changes):
 def test_bad_input_is_one_sentence(change, words):
     with pytest.raises((InvalidInputError, ValueError), match=words):
         sl.improve(network(1), data(), **change)
+
+
+@pytest.mark.parametrize("where", ["weights", "inputs"])
+def test_what_is_no_number_is_refused(where):
+    model, (inputs, targets) = network(1), data()
+    (model[0].weight.data if where == "weights" else inputs)[0, 0] = math.nan
+    batches = [(inputs[:128], targets[:128]), (inputs[128:], targets[128:])]
+    with pytest.raises(InvalidInputError, match="NaN or infinite weights, or NaN inputs, which no change mends"):
+        sl.improve(model, batches)
 
 
 def test_too_few_samples_and_frozen_models_are_refused():

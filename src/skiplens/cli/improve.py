@@ -19,7 +19,7 @@ class ImproveSettings(OneForecastSettings):
         "architecture",
         "outputs: change only how it is trained; architecture: also values of parameters; nothing: anything.",
     )
-    cost: int = option(1000, "Steps of all short trainings; a race of 7.5 whole trainings comes after them.")
+    cost: int = option(0, "Steps of all short trainings, 0 for 1000 or 2.5 trainings; a race of 7.5 comes after.")
 
 
 @with_settings(ImproveSettings)
@@ -42,18 +42,21 @@ def improve(
     from skiplens.readings.file import to_json
     from skiplens.report import Report
 
-    asked: dict[str, Any] = settings.asked()
+    keep = None if settings.keep == "nothing" else settings.keep
+    asked: dict[str, Any] = {**settings.asked(), "cost": settings.cost or None, "keep": keep}
     require_writable(out)
     model = model_for(settings)
     data = data_for(settings.model, settings, model)
-    keep = None if settings.keep == "nothing" else settings.keep
-    most = (settings.cost + race_cost(settings.steps)) / settings.steps
+    most = 10.0 if not settings.cost else (settings.cost + race_cost(settings.steps)) / settings.steps
     words = f"At most {most:.1f} trainings' worth of steps; what is finished is kept in {out / 'parts'}."
     console.err().print(words, markup=False)
     with console.progress_shown() as progress:
-        better = improvement.improve(model, data, keep=keep, out=out, progress=progress, **asked)
-    readings = (better.reading, better.after or better.before)
+        better = improvement.improve(model, data, out=out, progress=progress, **asked)
+    kept = any(change.name != "cool_down" for change in better.changes)  # what was raced, not the end of it alone
+    readings = (better.reading, better.after if better.after and kept else better.before)
     page = Report(settings.model, readings).write(out)
+    for name in ("change.py", "model.pt"):
+        (out / name).unlink(missing_ok=True)  # of an earlier call
     if better.changes:
         write_content(out / "change.py", better.code + "\n")
         torch.save(better.model.state_dict(), out / "model.pt")

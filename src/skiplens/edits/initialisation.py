@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,6 +18,8 @@ from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.inputs import copy_of
 from skiplens.zoo import weight_laws
 from skiplens.zoo.weight_laws import Law, WeightLayer, he_weights, orthogonal_weights, weight_layers, xavier_weights
+
+WANTED = "give a network that is built of nn.Linear and nn.Conv1d, nn.Conv2d or nn.Conv3d."
 
 
 def xavier(network: nn.Module, randomness: Randomness) -> nn.Module:
@@ -50,10 +52,7 @@ def redrawn(network: nn.Module, law: Law, randomness: Randomness) -> nn.Module:
     """
     fresh = copy.deepcopy(network)
     if not any(True for _ in weight_laws.weight_layers(fresh)):
-        raise InvalidInputError(
-            f"{type(network).__name__} has no linear or convolution layer to initialise; "
-            "give a network that is built of nn.Linear and nn.Conv1d, nn.Conv2d or nn.Conv3d."
-        )
+        raise InvalidInputError(f"{type(network).__name__} has no linear or convolution layer to initialise; {WANTED}")
     weight_laws.fill_weights_(fresh, law, randomness)
     return fresh
 
@@ -82,12 +81,10 @@ def zero_branch_ends(network: nn.Module, branches: Iterable[Sequence[str]]) -> n
 
     Args:
         network: Any network.
-        branches: For each residual block the names of its branch's parameters, in order of execution.
+        branches: For each residual block the names of its branch's parameters, the last layer's at the end
+            (`block.branch_ends` has those alone).
     """
-    fresh = copy.deepcopy(network)
-    for parameter in _branch_ends(fresh, branches):
-        parameter.detach().zero_()
-    return fresh
+    return scale_branch_ends(network, branches, 0.0)
 
 
 def scale_branch_ends(network: nn.Module, branches: Iterable[Sequence[str]], factor: float) -> nn.Module:
@@ -97,14 +94,17 @@ def scale_branch_ends(network: nn.Module, branches: Iterable[Sequence[str]], fac
 
     Args:
         network: Any network.
-        branches: For each residual block the names of its branch's parameters, in order of execution.
+        branches: For each residual block the names of its branch's parameters, the last layer's at the end
+            (`block.branch_ends` has those alone).
         factor: Not negative: a ReLU after the layer would not let a sign pass.
     """
     if not (factor >= 0 and math.isfinite(factor)):
         raise InvalidInputError(f"The factor of branches must be a number of at least 0, got {factor}.")
     fresh = copy.deepcopy(network)
-    for parameter in _branch_ends(fresh, branches):
-        parameter.detach().mul_(factor)
+    for names in _checked(branches, parameters := dict(fresh.named_parameters())):
+        owner = names[-1].rpartition(".")[0]
+        for name in (name for name in names if name.rpartition(".")[0] == owner):
+            parameters[name].detach().mul_(factor)
     return fresh
 
 
@@ -130,14 +130,6 @@ def rescale_branches(network: nn.Module, branches: Iterable[Sequence[str]], grow
         for matrix in matrices:
             matrix.detach().mul_((growth / len(checked)) ** (0.5 / len(matrices)))
     return fresh
-
-
-def _branch_ends(network: nn.Module, branches: Iterable[Sequence[str]]) -> Iterator[nn.Parameter]:
-    """The parameters of the last layer of each branch."""
-    parameters = dict(network.named_parameters())
-    for names in _checked(branches, parameters):
-        owner = names[-1].rpartition(".")[0]
-        yield from (parameters[name] for name in names if name.rpartition(".")[0] == owner)
 
 
 def _checked(branches: Iterable[Sequence[str]], parameters: dict[str, nn.Parameter]) -> list[list[str]]:
@@ -168,6 +160,7 @@ def unit_variance(
     *,
     law: str = "orthogonal",
     centred: bool = False,
+    near: float = 1.0,
 ) -> nn.Module:
     """A copy of `network` whose linear and convolution layers give values of variance one on `inputs`.
 
@@ -180,6 +173,7 @@ def unit_variance(
         randomness: Draws the weights anew first, with biases of zero; the given ones are scaled where it is None.
         law: What is drawn: ``"orthogonal"``, ``"he"`` or ``"xavier"``.
         centred: Also give every unit mean zero over the samples by its bias, so that none is shut.
+        near: Layers not drawn anew that are less than so many times too large or small stay, with their biases.
     """
     if law not in LAWS:
         raise InvalidInputError(f"There is no law {law!r}; wanted one of {', '.join(LAWS)}.")
@@ -190,15 +184,15 @@ def unit_variance(
         given = layer.forward(arrived).double()
         units = given.ndim - (1 if isinstance(layer, nn.Linear) else layer.weight.ndim - 1)  # their axis
         axes = [axis for axis in range(given.ndim) if axis != units]
-        means = given.mean(axes) if centred and layer.bias is not None and not last else torch.zeros(())
-        shape = [-1 if axis not in axes else 1 for axis in range(given.ndim)]
-        size = float((given - (means.view(shape) if means.ndim else means)).square().mean().sqrt())
-        if not 0 < size < math.inf:
-            return  # nothing arrives here, so there is nothing to measure
-        factor = (HEAD if last else 1.0) / size
+        shifted = centred and layer.bias is not None and not last
+        means = given.mean(axes, keepdim=True) if shifted else torch.zeros(1, device=given.device)
+        size = float((given - means).square().mean().sqrt())
+        factor = (HEAD if last else 1.0) / max(size, 1e-30)
+        if not 0 < size < math.inf or (randomness is None and 1 / near < factor < near):
+            return  # nothing arrives here, so there is nothing to measure, or it may stay
         layer.weight.mul_(factor)
         if layer.bias is not None:
-            layer.bias.copy_((layer.bias.double() - means.to(layer.bias.device)) * factor)
+            layer.bias.copy_((layer.bias.double() - means.flatten()) * factor)
 
     return _changed_on_the_way(network, inputs, change)
 
@@ -234,8 +228,7 @@ def _changed_on_the_way(network: nn.Module, inputs: Any, change: Change) -> nn.M
     _run(fresh, inputs, lambda name, layer, arrived: order.append(name) if name not in order else None)
     if not order:
         raise InvalidInputError(
-            f"{type(network).__name__} calls no linear or convolution layer whose weights could be set; give a network "
-            "that is built of nn.Linear and nn.Conv1d, nn.Conv2d or nn.Conv3d."
+            f"{type(network).__name__} calls no linear or convolution layer whose weights could be set; {WANTED}"
         )
     waiting = set(order)
 

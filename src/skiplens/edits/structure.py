@@ -84,9 +84,8 @@ def add_norms(model: nn.Module, layers: Iterable[str], kind: str = "layer") -> n
     for name in layers:
         layer = _module(fresh, name)
         if not isinstance(layer, WeightLayer):
-            raise InvalidInputError(
-                f"{name!r} is a {type(layer).__name__}; norms can follow linear layers and convolutions."
-            )
+            given = type(layer).__name__
+            raise InvalidInputError(f"{name!r} is a {given}; norms can follow linear layers and convolutions.")
         norm = _norm_for(layer, kind).to(layer.weight)
         layer.add_module(NORM, norm.train(layer.training))
         layer.register_forward_hook(_normalised)

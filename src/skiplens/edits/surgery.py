@@ -134,15 +134,12 @@ def _projection(network: ResidualNetwork, name: str) -> ResidualBlock:
 
 def _pool_for(block: ResidualBlock, kind: PoolKind) -> PoolSkip:
     before, after = block.input_shape, block.output_shape
+    mapped = f"The shortcut of {block.name!r} maps shape {before} to {after}"
     if len(before) != 4 or len(after) != 4:
-        raise InvalidInputError(
-            f"The shortcut of {block.name!r} maps shape {before} to {after}; pools are for images (samples, channels, "
-            "height, width)."
-        )
+        raise InvalidInputError(f"{mapped}; pools are for images (samples, channels, height, width).")
     if 0 in before or 0 in after or before[0] != after[0]:
         raise InvalidInputError(
-            f"The shortcut of {block.name!r} maps shape {before} to {after}: it is empty or changes the number of "
-            "samples, so a pool cannot stand beside it."
+            f"{mapped}: it is empty or changes the number of samples, so a pool cannot stand beside it."
         )
     size = max(1, before[2] // after[2])  # side of the disjoint square windows
     if (before[2] // size, before[3] // size) != after[2:]:

@@ -89,6 +89,14 @@ class ResidualBlock:
     """Index of the smallest block inside whose branch or shortcut this block lies."""
 
     @property
+    def branch_ends(self) -> tuple[str, ...]:
+        """Names of the parameters of the layer of the branch that runs last; gates of the shortcut do not count."""
+        owners = [n.rpartition(".")[0] for n in self.branch.parameters if n not in self.shortcut.parameters]
+        last = next((name for name in reversed(self.branch.modules) if name in owners), next(iter(owners[::-1]), ""))
+        owner = next((own for own in reversed(owners) if f"{own}.".startswith(f"{last}.")), "")
+        return tuple(name for name in self.branch.parameters if name.rpartition(".")[0] == owner)
+
+    @property
     def branch_depth(self) -> int:
         """Weight matrices in series in the branch."""
         return self.branch.depth

@@ -8,11 +8,10 @@ from skiplens.base import Progress, SkiplensError, silent
 from skiplens.base.preserve_state import without_autocast
 from skiplens.base.words import in_words
 from skiplens.edits.remedies import MODES, words_of
-from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import first_line
 from skiplens.graph.lens import Subject
 from skiplens.improvement.changes import Change, changed, changes_for
-from skiplens.improvement.patient import Patient
+from skiplens.improvement.patient import Patient, has_numbers
 from skiplens.improvement.search import WORTH
 from skiplens.plots.section import ReadingView
 from skiplens.readings import Finding, Reading
@@ -62,8 +61,10 @@ def best_change(
     is the first change that `improve` would try. One forecast more, as costly as the one `before`, says what it
     promises; `tried=False` leaves it out. The worst of the `findings` is first.
     """
-    found = _asked_for(findings)
-    if (found is None and not before.is_bad) or not _finite(subject):
+    wanted = ((f, f.remedy) for f in findings if f.severity != "note" and f.remedy is not None)
+    mending = (Change(f.rule, "start", words_of(r), f.sentence, (r,)) for f, r in wanted if r.name not in MODES)
+    found = next(mending, None)  # what the worst finding above a note asks for that a function can do
+    if (found is None and not before.is_bad) or not has_numbers(subject.model, subject.batch):
         return None
     choice = optimizer_choice(before.optimizer)
     patient = Patient(subject.model, subject.batch, subject.loss, before.steps, choice)
@@ -96,20 +97,6 @@ def best_change(
         provenance=before.provenance,
         **known,
     )
-
-
-def _asked_for(findings: Sequence[Finding]) -> Change | None:
-    """What the worst finding above a note asks for that a function can do to the network."""
-    for finding in findings:
-        if finding.severity != "note" and finding.remedy is not None and finding.remedy.name not in MODES:
-            return Change(finding.rule, "start", words_of(finding.remedy), finding.sentence, (finding.remedy,))
-    return None
-
-
-def _finite(subject: Subject) -> bool:
-    """Whether weights and inputs are finite: no change of a network mends those that are not."""
-    given = [*subject.model.parameters(), *tensors_in(subject.batch.inputs)]
-    return all(bool(tensor.isfinite().all()) for tensor in given)
 
 
 VIEW = ReadingView(BestChange)  # it stands under the verdict, so it has no section of its own

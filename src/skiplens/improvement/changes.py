@@ -29,6 +29,7 @@ _LEVELS: Mapping[Keep, int] = {"outputs": 0, "architecture": 1, None: 2}
 LEAST_LAYERS = 4  # of equal shape: fewer need no shortcut
 USUAL_INPUTS = 0.3, 3.0  # root mean squares, and means in standard deviations, that need no standardising
 FAR = 1.5  # times larger or smaller than torch draws it
+NEAR = 3.0  # times too large or small: what is nearer may stay
 CLIP = 1.0
 WARM_UP, COOL_DOWN = 10, 4  # a tenth of the steps, and the last fourth
 
@@ -240,9 +241,14 @@ def _starts(patient: Patient) -> Made:
     made, drawn = [start("unit_variance", words, Remedy("unit_variance"))], {"seed": 0, "law": "orthogonal"}
     words = "draw orthogonal weights, scaled to variance one on the data"
     made.append(start("orthogonal", words, Remedy("unit_variance", drawn)))
-    if any(isinstance(call.module, WeightLayer) and call.module.bias is not None for call in patient.weights):
+    layers = [call.module for call in patient.weights if isinstance(call.module, WeightLayer)]
+    biases = [(layer.bias.detach(), layer.weight[0].numel()) for layer in layers if layer.bias is not None]
+    if biases:
         words = "draw orthogonal weights, with values of mean zero and variance one for every unit on the data"
         made.append(start("centred", words, Remedy("unit_variance", {**drawn, "centred": True})))
+    if any(float(bias.square().mean()) > FAR**2 / inputs for bias, inputs in biases):  # above all that torch draws
+        words = "scale only the layers whose values are three times too large or small: the others keep their biases"
+        made.append(Change("far_layers", "start", words, reason, (Remedy("unit_variance", {"near": NEAR}),)))
     if not patient.blocks and len(patient.weights) > LEAST_LAYERS:
         words = "draw pairs of opposite weights, so that the network starts as a linear isometry"
         made.append(Change("looks_linear", "start", words, reason, (Remedy("looks_linear", {"seed": 0}),)))
@@ -252,11 +258,10 @@ def _starts(patient: Patient) -> Made:
 
 def _torch_start(patient: Patient) -> Made:
     """Torch's own start, where layers that no other start draws are far from it."""
-    fresh = torch_default(patient.model, Randomness(0))
+    fresh = torch_default(patient.model, Randomness(0)).requires_grad_(False)
     floating = {name: own.detach() for name, own in patient.model.named_parameters() if own.is_floating_point()}
-    norms = {name: float(own.norm()) for name, own in floating.items()}
-    usual = {name: float(fresh.get_parameter(name).detach().norm()) for name in norms}
-    sizes = {name: own / usual[name] for name, own in norms.items() if usual[name] > 0 and 0 < own < math.inf}
+    pairs = {name: (float(own.norm()), float(fresh.get_parameter(name).norm())) for name, own in floating.items()}
+    sizes = {name: own / usual for name, (own, usual) in pairs.items() if usual > 0 and 0 < own < math.inf}
     drawn = {f"{name}.weight" for name, module in patient.model.named_modules() if isinstance(module, WeightLayer)}
     far = {name: max(size, 1 / size) for name, size in sizes.items() if name not in drawn}
     worst = max(far, key=far.__getitem__, default="")
@@ -283,12 +288,9 @@ def _scaled_ends(patient: Patient, factor: float) -> tuple[Remedy, ...]:
     factors: dict[str, float] = {}
     met: set[int] = set()  # blocks may share a layer, which is scaled once
     for block in patient.blocks:
-        if block.branch.parameters:
-            owner = block.branch.parameters[-1].rpartition(".")[0]
-            ends = [name for name in block.branch.parameters if name.rpartition(".")[0] == owner]
-            ends = [name for name in ends if id(patient.model.get_parameter(name)) not in met]
-            met |= {id(patient.model.get_parameter(name)) for name in ends}
-            factors |= dict.fromkeys(ends, float(f"{factor:.4g}"))
+        ends = [name for name in block.branch_ends if id(patient.model.get_parameter(name)) not in met]
+        met |= {id(patient.model.get_parameter(name)) for name in ends}
+        factors |= dict.fromkeys(ends, float(f"{factor:.4g}"))
     return (Remedy("scale_parameters", {"factors": factors}),) if factors else ()
 
 
@@ -296,7 +298,7 @@ def _head(patient: Patient) -> Made:
     task = patient.task
     if not task.head or not 0 < task.output_size < math.inf or task.answers != "scores":
         return "the outputs are not proportional to a last layer"
-    if HEAD / 3 < task.output_size < 3 * HEAD:
+    if HEAD / NEAR < task.output_size < NEAR * HEAD:
         return f"the outputs have the usual size, {in_words(task.output_size, 2)}"
     factor = float(f"{HEAD / task.output_size:.4g}")
     words = f"multiply the last layer by {in_words(factor)}"

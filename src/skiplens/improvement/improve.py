@@ -20,7 +20,7 @@ from skiplens.graph.lens import Subject, with_targets
 from skiplens.graph.loss import Loss, loss_name, loss_rule
 from skiplens.improvement.changes import COOL_DOWN, Change, Keep, Plan, changed, changes_for, cool_down, trained_with
 from skiplens.improvement.drawing import look
-from skiplens.improvement.patient import Patient, quantised_layers
+from skiplens.improvement.patient import Patient, has_numbers, quantised_layers
 from skiplens.improvement.race import Race, RacedRun, run_to_the_end
 from skiplens.improvement.reading import Improvement
 from skiplens.improvement.search import FULL, WORTH, Search, Tried, kept, named
@@ -86,7 +86,7 @@ def improve(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     optimizer: str | Factory = "adam",
     steps: int = 400,
     keep: Keep = "architecture",
-    cost: int = 1000,
+    cost: int | None = None,
     seed: int = 0,
     out: Path | str | None = None,
     progress: Progress = silent,
@@ -95,7 +95,7 @@ def improve(  # noqa: PLR0913 - the model, its data, and keywords of which each 
 
     Changes that readings call for are tried by short trainings, the best ones together; what wins is trained to the
     end beside the original from three fresh seeds, each at the best rate of its pilot, the last quarter also with a
-    rate that falls to zero. It costs `cost` gradients and 7.5 · `steps`, half of these where nothing seems better.
+    rate that falls to zero. It costs `cost` gradients and up to 7.5 · `steps`: by default at most ten trainings.
 
     Args:
         model: Any `nn.Module` with parameters to train.
@@ -104,7 +104,7 @@ def improve(  # noqa: PLR0913 - the model, its data, and keywords of which each 
         optimizer: As for `forecast`.
         steps: Length of the training that is to get better.
         keep: ``"outputs"`` changes only how it is trained, ``"architecture"`` also values of parameters, None anything.
-        cost: Gradients for all short trainings together.
+        cost: Gradients for all short trainings together; by default 1000, and at most 2.5 · `steps`.
         seed: Names every random draw.
         out: A folder in which finished parts are kept, so that the same call goes on after an interruption.
         progress: Called as the work goes on.
@@ -117,6 +117,7 @@ def improve(  # noqa: PLR0913 - the model, its data, and keywords of which each 
     loss_rule(loss)
     if keep not in ("outputs", "architecture", None):
         raise InvalidInputError(f"keep is {keep!r}; wanted 'outputs', 'architecture' or None.")
+    cost = min(1000, 5 * steps // 2) if cost is None else cost
     if steps < FULL or cost < LEAST_COST:
         raise InvalidInputError(f"steps is {steps} and cost {cost}; wanted at least {FULL} and {LEAST_COST}.")
     _require_changeable(model)
@@ -126,6 +127,8 @@ def improve(  # noqa: PLR0913 - the model, its data, and keywords of which each 
         raise InvalidInputError(
             f"The data has {batch.samples} samples; a race needs at least {LEAST_SAMPLES} to tell two networks apart."
         )
+    if not has_numbers(model, batch):
+        raise InvalidInputError("There are NaN or infinite weights, or NaN inputs, which no change mends: repair them.")
     with preserve_state(model):
         try_call(model, batch.first(2).arguments())
     patient = Patient(model, batch, loss, steps, choice)

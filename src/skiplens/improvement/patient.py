@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from skiplens.base.errors import SkiplensError
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph import Batch, ResidualBlock, find_residual_blocks
+from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import Loss
 from skiplens.signal.layers import LayerStates, layer_states
@@ -56,21 +57,22 @@ class Patient:
         return measure_task(self.model, self.batch, self.loss)
 
     @cached_property
+    def _dissected(self) -> tuple[list[ResidualBlock], str]:
+        try:
+            found = find_residual_blocks(self.model, self.batch.first(2).inputs)
+        except SkiplensError as error:
+            return [], first_line(error)
+        return [block for block in found if block.parent is None], ""
+
+    @property
     def blocks(self) -> list[ResidualBlock]:
         """The outermost residual blocks; none where the model cannot be taken apart, see `refused`."""
-        return [] if isinstance(self._blocks, str) else [block for block in self._blocks if block.parent is None]
+        return self._dissected[0]
 
     @property
     def refused(self) -> str:
         """Why the model could not be taken apart."""
-        return self._blocks if isinstance(self._blocks, str) else ""
-
-    @cached_property
-    def _blocks(self) -> "list[ResidualBlock] | str":
-        try:
-            return list(find_residual_blocks(self.model, self.batch.first(2).inputs))
-        except SkiplensError as error:
-            return first_line(error)
+        return self._dissected[1]
 
     @cached_property
     def calls(self) -> list[LayerCall]:
@@ -126,6 +128,12 @@ class Patient:
     def weights(self) -> list[LayerCall]:
         """The linear and convolution layers whose weights are used once, in order."""
         return [call for call in self.calls if isinstance(call.module, WeightLayer) and call.name not in self.shared]
+
+
+def has_numbers(model: nn.Module, batch: Batch) -> bool:
+    """Whether weights are finite and no input is NaN (masks may be infinite): no change of a network mends others."""
+    weights, inputs = (list(tensors) for tensors in (model.parameters(), tensors_in(batch.inputs)))
+    return all(bool(w.isfinite().all()) for w in weights) and not any(bool(x.isnan().any()) for x in inputs)
 
 
 def quantised_layers(model: nn.Module) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from skiplens.graph.inputs import first_line
 from skiplens.improvement.changes import Change, Plan, changed, ordered, trained_with
 from skiplens.improvement.patient import Patient
 from skiplens.readings import Reading, Store
-from skiplens.trainability.forecast import LEAST_COST, forecast
+from skiplens.trainability.forecast import LEAST_COST, READINGS, forecast
 from skiplens.trainability.reading import Forecast
 
 FULL = 70  # gradients of a forecast that decides
@@ -23,6 +23,7 @@ COMPANIONS = 6  # changes that are tried with each of them
 DECISIONS = 4  # forecasts that decide
 CLEARLY = 0.05  # by so much must the logarithm of the loss of a pilot fall for a change to go on
 WORTH = 0.1  # and by so much for the whole to be raced, and for each change more
+BLIND = -0.2  # logarithms of the loss, in guesses: where no pilot came below, which is lowest says nothing
 
 
 @dataclass(eq=False)
@@ -67,8 +68,10 @@ class Search:
         self.free = self.cost - DECISIONS * full
         base = self.judged((), screen)
         grown = self._grown(base, changes[:affordable], screen) if base else []
-        best = sorted(grown, key=_score)[:DECISIONS]
-        return before.found, self._decided(before, [tried.plan for tried in best], full)
+        plans = [tried.plan for tried in sorted(grown, key=_score)][:DECISIONS]
+        if all(tried.found.score > BLIND for tried in self.tried):
+            plans = self._read()[: DECISIONS + (self.free - self.spent) // full]
+        return before.found, self._decided(before, plans, full)
 
     def _grown(self, base: Tried, changes: list[Change], cost: int) -> list[Tried]:
         """What pilots find better than what it grew from: changes, pairs of the best ones, and a third to those."""
@@ -86,6 +89,13 @@ class Search:
         if grown:
             grown += self._with(min(grown, key=_score), pool, cost)[:1]
         return grown
+
+    def _read(self) -> list[Plan]:
+        """Where all pilots stay at a guess: single changes by the readings of their start, for longer pilots."""
+        alone = (tried.plan for tried in tuple(self.tried) if len(tried.plan) == 1)
+        read = [found for plan in alone if (found := self.judged(plan, 0))]
+        self.tried, self.spent = [tried for tried in self.tried if tried.cost], self.spent + READINGS * len(read)
+        return [tried.plan for tried in sorted(read, key=lambda tried: tried.found.score)]
 
     def _with(self, leading: Tried, pool: list[Change], cost: int) -> list[Tried]:
         """Pilots of a plan and one change more, of those that lower its loss clearly; the best is first."""

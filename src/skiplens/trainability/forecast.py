@@ -47,9 +47,8 @@ BATCH = 64  # samples of a step where data is one pair of all samples
 LEAST_COST = 14  # steps: with fewer no rate is tried twice
 READINGS = 2  # gradients for the readings of the start
 COPIES = 9  # of the parameters: one that is trained, its start, two gradients, an optimizer, and what waits of them
-
-
 SMALLEST = 1e-12  # losses of zero and below count as this
+PAIR = 2  # samples that tell a sum from a mean
 ROUNDING = 1e-9  # of the loss of no answer: what is below it is a loss of zero
 
 
@@ -85,9 +84,6 @@ class TrainingLoss(LossFunction):
 
             both, one, other = map(loss_at, (slice(0, 2), slice(0, 1), slice(1, 2)))
         return abs(one + other - both) < abs((one + other) / 2 - both)
-
-
-PAIR = 2
 
 
 @checkpoints_off()

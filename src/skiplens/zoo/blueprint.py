@@ -109,20 +109,16 @@ class Mean(nn.Module):
 
 
 def _norm(kind: Norm, width: int, images: bool) -> list[nn.Module]:
-    if kind == "none":
-        return []
-    if images:
-        return [nn.GroupNorm(1, width) if kind == "layer" else nn.BatchNorm2d(width)]
-    return [nn.LayerNorm(width) if kind == "layer" else nn.BatchNorm1d(width)]
+    if kind == "layer":
+        return [nn.GroupNorm(1, width) if images else nn.LayerNorm(width)]
+    return [nn.BatchNorm2d(width) if images else nn.BatchNorm1d(width)] * (kind == "batch")
 
 
 def _mlp(plan: Blueprint) -> nn.Module:
-    width, made = plan.width, list[nn.Module]([nn.Linear(plan.inputs[0], plan.width)])
+    width, norm, made = plan.width, plan.norm, list[nn.Module]([nn.Linear(plan.inputs[0], plan.width)])
 
     def layers(count: int) -> list[nn.Module]:
-        return [
-            part for _ in range(count) for part in (*_norm(plan.norm, width, False), nn.ReLU(), nn.Linear(width, width))
-        ]
+        return [part for _ in range(count) for part in (*_norm(norm, width, False), nn.ReLU(), nn.Linear(width, width))]
 
     made += [Residual(nn.Sequential(*layers(plan.shortcut))) for _ in range(plan.blocks)]
     made += [] if plan.shortcut else layers(plan.depth - 2)
