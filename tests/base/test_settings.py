@@ -24,11 +24,11 @@ class Probe(Settings):
     inner: Inner = option(PLAIN, "how it is trained")
 
 
-def test_flags_and_json_give_the_same_settings():
-    flags = ["--depth=3", "--branch-scale", "0.5", "--normalised", "--law=uniform", "--widths=4,5,6", "--seed", "7"]
+def test_words_and_values_give_the_same_settings():
+    words = {"depth": "3", "branch_scale": ".5", "normalised": "true", "law": "uniform", "widths": "4,5,6", "seed": "7"}
     values = {"depth": 3, "branch_scale": 0.5, "normalised": True, "law": "uniform", "widths": [4, 5, 6], "seed": 7}
-    assert Probe.from_flags(flags) == Probe.from_json(values)
-    assert Probe.from_flags(flags).key() == Probe.from_json(values).key()
+    assert Probe.from_json(words) == Probe.from_json(values)
+    assert Probe.from_json(words).key() == Probe.from_json(values).key()
 
 
 def test_json_round_trip_through_text():
@@ -71,12 +71,11 @@ def test_a_new_option_with_a_default_leaves_old_keys_alone():
         (lambda: Probe.from_json({"dept": 3}), "no setting 'dept'. Did you mean depth"),
         (lambda: Probe.from_json({"inner": {"lr": 1}}), "Inner has no setting 'lr'"),
         (lambda: Probe.from_json([1]), "wants a JSON object, got list"),
-        (lambda: Probe.from_flags(["--depth=three"]), "Probe.depth must be int; got 'three'"),
+        (lambda: Probe.from_json({"depth": "three"}), "Probe.depth must be int; got 'three'"),
         (lambda: Probe(depth=2.5), "Probe.depth must be int; got 2.5"),
         (lambda: Probe(depth=True), "Probe.depth must be int; got True"),
         (lambda: Probe(law="cauchy"), "must be one of gaussian, uniform; got 'cauchy'"),
         (lambda: Probe(widths=3), "must be a list of values; got 3"),
-        (lambda: Probe.from_flags(["depth=3"]), "Expected a flag such as --name=value"),
     ],
 )
 def test_bad_settings_are_refused_by_name(make, message):

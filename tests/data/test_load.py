@@ -75,8 +75,8 @@ def test_a_folder_of_a_few_images_is_standardised_by_all_of_them(folder):
     assert_close(inputs.std((0, 2, 3), unbiased=False), torch.ones(3))
 
 
-def test_options_come_from_flags():
-    assert LoadOptions.from_flags(["--batch-size=8", "--samples=none"]) == LoadOptions(batch_size=8)
+def test_options_come_from_words():
+    assert LoadOptions.from_json({"batch_size": "8", "samples": "none"}) == LoadOptions(batch_size=8)
 
 
 def test_words_that_name_nothing_are_answered_with_near_ones(tmp_path):

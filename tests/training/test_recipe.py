@@ -4,10 +4,10 @@ from skiplens.base.errors import SettingsError
 from skiplens.training.recipe import Recipe
 
 
-def test_a_recipe_survives_json_and_flags():
+def test_a_recipe_survives_json_and_words():
     recipe = Recipe(optimiser="adam", milestones=(3, 5), steps=7)
     assert Recipe.from_json(recipe.to_json()) == recipe
-    assert Recipe.from_flags(["--optimiser=adam", "--milestones=3,5", "--steps=7"]) == recipe
+    assert Recipe.from_json({"optimiser": "adam", "milestones": "3,5", "steps": "7"}) == recipe
 
 
 def test_the_key_of_a_recipe_stays():

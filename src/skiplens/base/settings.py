@@ -1,4 +1,4 @@
-"""Frozen settings that name a run: hashed, read from flags and JSON, printed as their difference from the defaults."""
+"""Frozen settings that name a run: hashed, read from JSON or words, printed as their difference from the defaults."""
 
 import contextlib
 import dataclasses
@@ -6,7 +6,7 @@ import hashlib
 import json
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
@@ -29,7 +29,7 @@ class Settings:
     Examples:
         >>> class Probe(Settings):
         ...     depth: int = option(10, "residual blocks")
-        >>> Probe.from_flags(["--depth=3"]).difference()
+        >>> Probe.from_json({"depth": "3"}).difference()
         {'depth': 3}
     """
 
@@ -68,23 +68,6 @@ class Settings:
             if name not in known:
                 raise SettingsError(f"{cls.__name__} has no setting {name!r}. {did_you_mean(name, known)}")
         return cls(**dict(values))
-
-    @classmethod
-    def from_flags(cls, flags: Sequence[str]) -> Self:
-        """Settings from `--name=value` or `--name value` words; dashes and underscores are the same.
-
-        A flag at the end or before another flag means true.
-        """
-        words, values = list(flags), dict[str, str]()
-        while words:
-            word = words.pop(0)
-            if not word.startswith("--"):
-                raise SettingsError(f"Expected a flag such as --name=value, got {word!r}.")
-            name, equals, value = word[2:].partition("=")
-            if not equals:
-                value = words.pop(0) if words and not words[0].startswith("--") else "true"
-            values[name.replace("-", "_")] = value
-        return cls.from_json(values)
 
     def __str__(self) -> str:
         """The class and what differs from the defaults."""
