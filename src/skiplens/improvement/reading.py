@@ -49,8 +49,9 @@ class Improvement(Reading, kind="improvement"):
         race = self.race
         if not self.seemed_better or race is None:
             limited = " keep='outputs' allows only another training: keep='architecture' would try other starts too."
-            found = f"This network trains as well as anything tried: none of {count} changes promises a lower loss."
-            return found + limited * (self.provenance.settings.get("keep") == "outputs")
+            limited *= self.provenance.settings.get("keep") == "outputs"
+            tried = f"none of {count} changes promises a" if count != 1 else "the one change that was tried promises no"
+            return f"This network trains as well as anything tried: {tried} lower loss.{limited}"
         raced = f"{len(race.before)} pairs of trainings"
         if not self.is_proven:
             name = self.seemed_better.replace("_", " ")
