@@ -224,7 +224,7 @@ def test_refuses_a_model_that_changes_its_parameters_and_leaves_them_alone():
 
 
 def by_value(m, x):
-    return m.f(x)[: len(x[:, 0].nonzero())]
+    return m.f(x)[: len(x[:, 0].unique())]
 
 
 def through_numpy(m, x):
