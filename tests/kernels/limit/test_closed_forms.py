@@ -121,6 +121,20 @@ def test_expansions_against_closed_forms(name):
     assert error < 1e-10
 
 
+def test_equal_variances_on_both_sides():
+    same = LEFT.T.clone()
+    rho = RHO @ RHO.T / 2
+    found, _ = expanded(rho, LEFT, same, torch.erf)
+    wanted = erf_pair(rho * (LEFT * same).sqrt(), LEFT, same)
+    torch.testing.assert_close(found.second[0], wanted, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(found.second[1], erf_pair(LEFT, LEFT, LEFT), rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(found.second[2], erf_pair(same, same, same), rtol=1e-9, atol=1e-11)
+    mixed, _ = expanded(rho, LEFT, same, torch.erf, other=lambda z: z)
+    torch.testing.assert_close(mixed.second[2], same, rtol=1e-9, atol=1e-11)
+    slope = 2 / (math.pi * (1 + 2 * LEFT)).sqrt()  # E f′(u), with which Stein's lemma gives E f(u) v
+    torch.testing.assert_close(mixed.second[0], slope * rho * (LEFT * same).sqrt(), rtol=1e-9, atol=1e-11)
+
+
 def on_a_grid(function, rho, left, right):
     """E f(u) f(v) and E f′(u) f′(v) by the trapezoidal rule, which converges exponentially for smooth f."""
     grid = torch.linspace(-9, 9, 601).double()

@@ -70,6 +70,8 @@ def coefficients(
     bends: Bends, order: int, deviation: Float[Tensor, " rows"], terms: int
 ) -> Float[Tensor, "rows terms"]:
     """E p(σu) h_k(u) of what bends add to the function (order 0) or to its slope (order 1)."""
+    if not len(bends.places):
+        return deviation.new_zeros(len(deviation), terms)
     sigma = deviation.clamp_min(math.sqrt(_TINY))[:, None]
     tau = bends.places / sigma
     density, beyond = _density(tau), torch.special.ndtr(-tau)
@@ -93,8 +95,7 @@ def pieces_at(bends: Bends, order: int, z: Tensor) -> Tensor:
 
 def products(rho: Tensor, one: tuple[Bends, Tensor], other: tuple[Bends, Tensor]) -> list[Tensor]:
     """E p(σu) p′(σ′v) of what bends add, for the functions and for their slopes; with σ that broadcast to ρ."""
-    sides = [(bends, deviation.clamp_min(math.sqrt(_TINY))) for bends, deviation in (one, other)]
-    (left, sigma), (right, other_sigma) = sides
+    (left, sigma), (right, other_sigma) = ((bends, d.clamp_min(math.sqrt(_TINY))) for bends, d in (one, other))
     total = [torch.zeros_like(rho), torch.zeros_like(rho)]
     for i, place in enumerate(left.places):
         for j, beside in enumerate(right.places):
@@ -131,6 +132,5 @@ def _density(z: Tensor) -> Tensor:
 
 def _over(numerator: Tensor, root: Tensor) -> Tensor:
     """A quotient that is infinite, or 0 for 0, where the root is 0."""
-    return torch.where(root > 0, numerator / root.clamp_min(_TINY), numerator.sign() * math.inf).nan_to_num(
-        0.0, math.inf, -math.inf
-    )
+    found = torch.where(root > 0, numerator / root.clamp_min(_TINY), numerator.sign() * math.inf)
+    return found.nan_to_num(0.0, math.inf, -math.inf)

@@ -116,17 +116,16 @@ def expanded(
 
     The error is the largest share of E f² or E f′² in the terms left out, which bounds what they add to any pair.
     """
-    parts = [_Expansion.of(f, variance) for f, variance in ((function, left), (other or function, right))]
-    rows, columns = parts
-    error = max(part.error for part in parts)
+    rows, alike = _Expansion.of(function, left), other is None and torch.equal(left.flatten(), right.flatten())
+    columns = rows.shaped(right.shape) if alike else _Expansion.of(other or function, right)
+    error = max(rows.error, columns.error)
     if not error <= LARGEST_ERROR:
         raise InvalidInputError(
             f"the nonlinearity before it bends too sharply: about {100 * error:.0f} % of its kernel would be wrong"
         )
     bent = products(rho, (rows.bends, left.sqrt()), (columns.bends, right.sqrt()))
     cross, slopes = (part + _mehler(rho, rows, columns, order) for order, part in enumerate(bent))
-    second = cross, rows.own[0], columns.own[0]
-    return Expectations(second, (rows.whole[0][0], columns.whole[0][0]), slopes), error
+    return Expectations((cross, rows.own[0], columns.own[0]), (rows.whole[0][0], columns.whole[0][0]), slopes), error
 
 
 class _Expansion(NamedTuple):
@@ -141,10 +140,9 @@ class _Expansion(NamedTuple):
 
     @classmethod
     def of(cls, function: Function, variance: Tensor) -> "_Expansion":
-        deviation, shape = variance.flatten().sqrt(), variance.shape
+        deviation = variance.flatten().sqrt()
         bends = bends_of(function, 10 * float(deviation.max()) + 1e-3, deviation)
-        ones = torch.ones_like(deviation)
-        peaks = products(ones, (bends, deviation), (bends, deviation))
+        peaks = products(torch.ones_like(deviation), (bends, deviation), (bends, deviation))
         smooth, whole, own, kept, errors = [], [], [], [], [0.0]
         for order, (a, square) in enumerate(_coefficients(function, bends, deviation)):
             bent = coefficients(bends, order, deviation, _TERMS)
@@ -154,10 +152,15 @@ class _Expansion(NamedTuple):
             errors.append(float(((rest + 2 * (rest * beside).sqrt()) / peak).max()))
             share = (a.square() / peak[:, None]).flip(1).cumsum(dim=1).flip(1).amax(dim=0)
             kept.append(max(1, int((share > _NEGLIGIBLE).sum())))  # of the terms from k on, one entry per k
-            smooth.append(a.T.reshape(-1, *shape))
-            whole.append((a + bent).T.reshape(-1, *shape))
-            own.append(peak.view(shape))
-        return cls(bends, smooth, whole, own, kept, max(errors))
+            smooth.append(a.T)
+            whole.append((a + bent).T)
+            own.append(peak)
+        return cls(bends, smooth, whole, own, kept, max(errors)).shaped(variance.shape)
+
+    def shaped(self, shape: torch.Size) -> "_Expansion":
+        """The same with its standard deviations in another shape."""
+        smooth, whole = ([part.reshape(-1, *shape) for part in parts] for parts in (self.smooth, self.whole))
+        return self._replace(smooth=smooth, whole=whole, own=[part.view(shape) for part in self.own])
 
 
 def _coefficients(function: Function, bends: Bends, deviation: Tensor) -> list[tuple[Tensor, Tensor]]:

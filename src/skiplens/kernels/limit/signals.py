@@ -275,11 +275,9 @@ class Unit:
         (rows, columns), rho = self._ends(which), self.latent.correlation(which)
         if self.function is None:
             return piecewise_linear(rho, rows, columns, self.slope or 0.0), 0.0
-        return (
-            (sinusoid(rho, rows, columns, *self.wave), 0.0)
-            if self.wave
-            else expanded(rho, rows, columns, self.function)
-        )
+        if self.wave:
+            return sinusoid(rho, rows, columns, *self.wave), 0.0
+        return expanded(rho, rows, columns, self.function)
 
     def plain(self, z: Tensor) -> Tensor:
         """The function at a value of z."""
