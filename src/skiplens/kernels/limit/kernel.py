@@ -211,7 +211,7 @@ class ModuleKernel:
 
     @cached_property
     def _tables(self) -> tuple[tuple[AngularKernel, Table], ...] | None:
-        """The kernels as tables of the angle, where they depend on nothing else: the same time at any depth."""
+        """As tables of the angle, where all depends on it; that of 1,000 layers would take minutes and gigabytes."""
         if self.coupled or len(self._sources) != 1 or self._sources[0][0].meta["val"].ndim != 2:
             return None
 
@@ -220,7 +220,7 @@ class ModuleKernel:
             return moments.second[0], moments.tangent
 
         steps = len(self._walk(self._example[:1], None)[1].steps)
-        return angular_kernels_of(kernels, steps) if self.pair_entries == 1 else None
+        return angular_kernels_of(kernels, steps) if self.pair_entries == 1 and steps <= 400 else None
 
     @cached_property
     def _sources(self) -> list[tuple[fx.Node, int, tuple[int, int]]]:
