@@ -17,18 +17,7 @@ from skiplens.base.identity import fingerprint, identity_of
 from skiplens.base.memory import budget_bytes
 from skiplens.base.preserve_state import preserve_state, threads
 from skiplens.base.progress import Progress, silent, track
-from skiplens.curvature.landscape_directions import (
-    KINDS,
-    Directions,
-    DirectionSet,
-    Journal,
-    LandscapeOptions,
-    Normalisation,
-    eigenvector_directions,
-    filter_normalised,
-    given_directions,
-    random_directions,
-)
+from skiplens.curvature import landscape_directions
 from skiplens.curvature.landscape_reading import LandscapeReading
 from skiplens.curvature.operator import loss_operator, needs_of
 from skiplens.curvature.problem import FlatOrder, LossProblem, Objective, Room, loss_batches, make_problem, objective
@@ -45,12 +34,12 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
     data: Any,
     *,
     loss: Loss = "cross_entropy",
-    directions: Directions = "eigenvectors",
+    directions: landscape_directions.Directions = "eigenvectors",
     parameters: ParameterChoice = None,
     dimensions: int = 2,
     points: int = 25,
     radius: float = 1.0,
-    normalise: Normalisation = "auto",
+    normalise: landscape_directions.Normalisation = "auto",
     tolerance: float = 1e-3,
     max_products: int = 300,
     workers: int = 0,
@@ -92,9 +81,11 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
         >>> loss_landscape(model, data, loss="mse", directions=along, points=3, radius=2.0).losses.tolist()
         [2.0, 0.0, 2.0]
     """
-    if isinstance(directions, str) and directions not in KINDS:
-        raise InvalidInputError(f"directions={directions!r} is unknown. {did_you_mean(directions, KINDS)}")
-    options = LandscapeOptions(
+    if isinstance(directions, str) and directions not in landscape_directions.KINDS:
+        raise InvalidInputError(
+            f"directions={directions!r} is unknown. {did_you_mean(directions, landscape_directions.KINDS)}"
+        )
+    options = landscape_directions.LandscapeOptions(
         dimensions, points, radius, normalise, tolerance, max_products, workers, journal, seed, memory
     )
     with preserve_state(require_module(model)):
@@ -119,8 +110,8 @@ class _Slice:
     """A loss over data, and what is asked of it."""
 
     problem: LossProblem
-    options: LandscapeOptions
-    kind: Directions
+    options: landscape_directions.LandscapeOptions
+    kind: landscape_directions.Directions
     progress: Progress
 
     def reading(self, loss: Loss, data: Any) -> LandscapeReading:
@@ -128,7 +119,7 @@ class _Slice:
         problem, options, pure = self.problem, self.options, self.problem.objective.pure
         clock = Provenance.begin(options.difference(), options.seed, pure.device)
         order = FlatOrder({name: tuple(weight.shape) for name, weight in pure.parameters.items()})
-        journal = Journal(options.journal, {} if options.journal is None else self.identity(loss))
+        journal = landscape_directions.Journal(options.journal, {} if options.journal is None else self.identity(loss))
         found = journal.directions()
         if found is None:
             found = self.directions(loss, data, order)
@@ -153,20 +144,24 @@ class _Slice:
             provenance=clock.end(),
         )
 
-    def directions(self, loss: Loss, data: Any, order: FlatOrder) -> DirectionSet:
+    def directions(self, loss: Loss, data: Any, order: FlatOrder) -> landscape_directions.DirectionSet:
         """The directions as they are walked along."""
         pure = self.problem.objective.pure
         like = next(iter(pure.parameters.values()))
         if not isinstance(self.kind, str):
-            found = given_directions(order, self.kind, like)
+            found = landscape_directions.given_directions(order, self.kind, like)
         elif self.kind == "random":
-            found = random_directions(order, self.options, like)
+            found = landscape_directions.random_directions(order, self.options, like)
         else:
             names = list(pure.parameters)
             how: dict[str, Any] = {"memory": self.options.memory, "progress": self.progress}
             operator = loss_operator(pure.model, data, loss=loss, parameters=names, **how)
-            found = eigenvector_directions(operator, self.kind, self.options)
-        return filter_normalised(found, order, pure.parameters) if self.normalisation == "filter" else found
+            found = landscape_directions.eigenvector_directions(operator, self.kind, self.options)
+        return (
+            landscape_directions.filter_normalised(found, order, pure.parameters)
+            if self.normalisation == "filter"
+            else found
+        )
 
     @property
     def normalisation(self) -> str:
@@ -174,7 +169,7 @@ class _Slice:
         automatic = "filter" if isinstance(self.kind, str) and self.kind == "random" else "none"
         return automatic if self.options.normalise == "auto" else self.options.normalise
 
-    def fill(self, journal: Journal, slice_loss: "SliceLoss", places: list[float]) -> None:
+    def fill(self, journal: landscape_directions.Journal, slice_loss: "SliceLoss", places: list[float]) -> None:
         """Compute the rows that are missing; a row has one coordinate of the first direction."""
         plane = len(slice_loss.directions) == 2
         rows = {number: [(place, x) for x in places] if plane else [(place,)] for number, place in enumerate(places)}

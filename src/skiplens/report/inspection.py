@@ -15,15 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from skiplens.base.errors import (
-    CoupledSamplesError,
-    InvalidInputError,
-    NoFrozenFormError,
-    NoTargetsError,
-    NotResidualError,
-    NotTwiceDifferentiableError,
-    SkiplensError,
-)
+from skiplens.base import errors
 from skiplens.base.files import is_folder, read_json, write_content, written_together
 from skiplens.base.memory import CEILING, free_bytes, give_back, memory_retry
 from skiplens.base.preserve_state import checkpoints_off, dropout_off, preserve_random_state, threads
@@ -80,11 +72,11 @@ DROPPING = (
 )
 UNEXPECTED = "ended in an error that it should have foreseen; the other lenses went on. Please report it"
 FOR_OTHER_MODELS = (
-    CoupledSamplesError,
-    NoFrozenFormError,
-    NoTargetsError,
-    NotResidualError,
-    NotTwiceDifferentiableError,
+    errors.CoupledSamplesError,
+    errors.NoFrozenFormError,
+    errors.NoTargetsError,
+    errors.NotResidualError,
+    errors.NotTwiceDifferentiableError,
 )
 """What a lens says of a model or data that it is not made for; nothing has failed then."""
 REFUSALS = {
@@ -264,7 +256,7 @@ class Report:
         """Write the page to `path`: one HTML file that needs nothing else."""
         path = Path(path)
         if path.is_dir():
-            raise InvalidInputError(f"{path} is a folder; name the file, e.g. {path / 'report.html'}.")
+            raise errors.InvalidInputError(f"{path} is a folder; name the file, e.g. {path / 'report.html'}.")
         write_content(path, self.to_html())
         return path
 
@@ -316,7 +308,7 @@ class Report:
             findings = tuple(Finding.from_json(values) for values in content["findings"])
             return cls(content["title"], readings, problems, findings)
         except _NO_REPORT as error:
-            raise InvalidInputError(f"{path} does not hold the readings of a report: {error}.") from error
+            raise errors.InvalidInputError(f"{path} does not hold the readings of a report: {error}.") from error
 
 
 @checkpoints_off()
@@ -380,7 +372,7 @@ def inspect(  # noqa: PLR0913 - the model, its data, and keywords of which each 
         try:
             with chosen_blocks(blocks), threads(count):
                 readings.append(_look(lens, subject, Randomness(seed).child(lens.name), progress))
-        except SkiplensError as error:
+        except errors.SkiplensError as error:
             told = _told_of(loss, error.__cause__) or str(error)
             problems.append(Problem(lens.name, told, not isinstance(error, FOR_OTHER_MODELS)))
         except KeyboardInterrupt:
@@ -446,7 +438,7 @@ def _save_figures(reading: Reading, folder: Path) -> list[Problem]:
     try:
         for figure in figures_of(reading):
             save_figure(figure, *(folder / f"{reading.kind}_{figure.name}.{ending}" for ending in ("png", "svg")))
-    except SkiplensError:  # the disk is full, or a package is missing
+    except errors.SkiplensError:  # the disk is full, or a package is missing
         raise
     except Exception as error:
         return [_unexpected(f"figures of {reading.kind}", error)]
@@ -472,7 +464,7 @@ def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progre
 def _allowed(minutes: float, lenses: int) -> float:
     """Floating operations of each lens, of which the forecast takes twice as many."""
     if not 0 < minutes < math.inf:
-        raise InvalidInputError(f"minutes={minutes}; give a positive number.")
+        raise errors.InvalidInputError(f"minutes={minutes}; give a positive number.")
     return minutes * SECONDS * PER_SECOND / (lenses + 1)
 
 

@@ -15,21 +15,11 @@ import torch
 from torch import Tensor, fx
 
 from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.limit import signals
 from skiplens.kernels.limit.combine import moved, several
 from skiplens.kernels.limit.draws import root_of, values_of
 from skiplens.kernels.limit.gaussian import LARGEST_ERROR
 from skiplens.kernels.limit.rules import Walk, affine, rule
-from skiplens.kernels.limit.signals import (
-    Concatenation,
-    Data,
-    Mixed,
-    Moments,
-    Several,
-    Unit,
-    pair_of_several,
-    require_directions,
-    same_positions,
-)
 
 _ROUNDS, _CHANNELS = 16, 1024  # of drawn channels; rounds tell the error
 
@@ -52,20 +42,24 @@ def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, 
     eps, needs, axes = rest[-1], walk.needs[node], len(signal.moments.axes)
 
     def normalised(part: Any) -> Any:
-        if isinstance(part, Concatenation):
-            return Concatenation(tuple((width, normalised(inner)) for width, inner in part.parts))
+        if isinstance(part, signals.Concatenation):
+            return signals.Concatenation(tuple((width, normalised(inner)) for width, inner in part.parts))
         if part.moments.grid and not part.moments.full:
             raise InvalidInputError("it averages over positions that were flattened before, which has no rule yet")
-        if isinstance(part, Data):
+        if isinstance(part, signals.Data):
             raise InvalidInputError("it normalises features of the inputs, which are not alike; give normalised inputs")
-        unit = part if isinstance(part, Unit) and not part.gaussian else Unit(part.moments)
+        unit = part if isinstance(part, signals.Unit) and not part.gaussian else signals.Unit(part.moments)
         norm = _Norm(unit, unit.moments, walk.batch * math.prod(part.moments.grid), eps)
         walk.words[node] = f"batch of {walk.batch} in about {norm.directions:.0f} directions"
-        variable, rough = Unit(norm.of_many_directions(needs)), 1 / norm.directions
-        if isinstance(part, Unit):
+        variable, rough = signals.Unit(norm.of_many_directions(needs)), 1 / norm.directions
+        if isinstance(part, signals.Unit):
             at_once = Normalised((variable,), lambda u, *_: u[0], rough=rough, norm=norm)
-            return Mixed(None, several=at_once) if unit.gaussian else Mixed(*norm.corrected(at_once, variable.latent))
-        require_directions(rough, rough)
+            return (
+                signals.Mixed(None, several=at_once)
+                if unit.gaussian
+                else signals.Mixed(*norm.corrected(at_once, variable.latent))
+            )
+        signals.require_directions(rough, rough)
         walk.notes["Behind a sum of different kinds the batch is taken for one of many directions."] = None
         return moved(part, lambda _: variable.latent, linear=True)
 
@@ -76,8 +70,8 @@ def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, 
 class _Norm:
     """The norm of a coordinate; its moments as matrices over all inputs and their positions."""
 
-    unit: Unit  # what is normalised: Gaussian, or a function of one Gaussian variable
-    inside: Moments  # its moments
+    unit: signals.Unit  # what is normalised: Gaussian, or a function of one Gaussian variable
+    inside: signals.Moments  # its moments
     batch: int  # the last of all inputs
     eps: float
 
@@ -89,7 +83,7 @@ class _Norm:
         grid, count = self.inside.grid, len(self.inside.grid)
         order = 0, 1 + count, *range(1, 1 + count), *range(2 + count, 2 + 2 * count)
         found = matrix.view(-1, *grid, len(self.inside.tangent), *grid).permute(order)
-        return (found if full else same_positions(found, 2, count)).contiguous()
+        return (found if full else signals.same_positions(found, 2, count)).contiguous()
 
     @cached_property
     def centred(self) -> list[Tensor]:
@@ -109,11 +103,11 @@ class _Norm:
         block = self.centred[0][-self.batch :, -self.batch :]
         return float(block.trace() ** 2 / block.square().sum().clamp_min(torch.finfo(block.dtype).tiny)) or math.inf
 
-    def of_many_directions(self, needs: tuple[int, int]) -> Moments:
+    def of_many_directions(self, needs: tuple[int, int]) -> signals.Moments:
         """The moments behind the norm if all channels have the same deviation."""
         kernel, tangent = (self.block(part * self.scale, needs[0] == 2) for part in self.centred)
         own = self.block(self.centred[0] * self.scale).diagonal(dim1=0, dim2=1).movedim(-1, 0)
-        own = (own if needs[1] == 2 else same_positions(own, 1, len(self.inside.grid))).contiguous()
+        own = (own if needs[1] == 2 else signals.same_positions(own, 1, len(self.inside.grid))).contiguous()
         x, y = self.inside.mean
         if isinstance(x, Tensor):
             size = self.batch // math.prod(self.inside.grid)
@@ -128,7 +122,7 @@ class _Norm:
         of_batch = kernel[:, batch] @ torch.linalg.pinv(root_of(kernel[batch, batch]), rtol=1e-7, hermitian=True)
         return of_batch, root_of((kernel - of_batch @ of_batch.T)[: -self.batch, : -self.batch])
 
-    def corrected(self, of: Several, limit: Moments) -> tuple[Moments, float]:
+    def corrected(self, of: signals.Several, limit: signals.Moments) -> tuple[signals.Moments, float]:
         """The `limit` of many directions of a function, with what drawn channels add; and the error."""
         totals, squares, error = list[Any]([0.0] * 3), list[Any]([0.0] * 3), 0.0
         for seed in range(_ROUNDS):
@@ -139,7 +133,7 @@ class _Norm:
         added = second, own.unsqueeze(1), own.unsqueeze(0), tangent
         # positions that nothing reads are left out where the limit has none
         both = zip((*limit.second, limit.tangent), added, strict=True)
-        *found, tangent = (part + same_positions(more, 2, part.ndim - 2) for part, more in both)
+        *found, tangent = (part + signals.same_positions(more, 2, part.ndim - 2) for part, more in both)
         for total, square, size in zip(totals, squares, (found[0], tangent), strict=False):
             scatter = ((square - total**2).clamp_min(0).max() / (_ROUNDS - 1)).sqrt()
             error = max(error, float(scatter / (size.abs().max() + torch.finfo(size.dtype).tiny)))
@@ -149,7 +143,7 @@ class _Norm:
         means = limit.mean[0] + mean.unsqueeze(1), limit.mean[1] + mean.unsqueeze(0)
         return replace(limit, second=tuple(found), tangent=tangent, mean=means), error
 
-    def _correction(self, of: Several, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _correction(self, of: signals.Several, seed: int) -> tuple[Tensor, Tensor, Tensor]:
         """What drawn channels add to second moments, tangent kernel and means of the limit of many directions."""
         (of_batch, rest), rate, batch = self.roots, self.scale.sqrt(), slice(-self.batch, None)
         generator = torch.Generator().manual_seed(seed)
@@ -195,15 +189,15 @@ class _Norm:
 
 
 @dataclass(frozen=True, eq=False)
-class Normalised(Several):
+class Normalised(signals.Several):
     """A function of a coordinate behind the norm; its one variable is the limit of many directions."""
 
     norm: _Norm = field(kw_only=True)
 
     @cached_property
-    def expected(self) -> tuple[Moments, float]:
+    def expected(self) -> tuple[signals.Moments, float]:
         """The moments of the coordinate, and their standard error relative to equal inputs."""
-        unit = Unit(self.latents[0].latent, None, lambda u: self.function([u], [], []))
-        limit, error = pair_of_several(self, self) if self.vectors or self.numbers else unit.expected
+        unit = signals.Unit(self.latents[0].latent, None, lambda u: self.function([u], [], []))
+        limit, error = signals.pair_of_several(self, self) if self.vectors or self.numbers else unit.expected
         found, scatter = self.norm.corrected(self, limit)
         return found, max(error, scatter)
