@@ -13,9 +13,9 @@ from skiplens.linalg.density import (
     spectral_density,
 )
 from skiplens.linalg.operator import DenseOperator
-from skiplens.linalg.trace import rademacher
 from tests.linalg.coverage import least_covered, spread_factor
 from tests.linalg.matrices import with_spectrum
+from tests.linalg.signs import rademacher
 from tests.tolerances import assert_close
 
 SPECTRUM = torch.cat([torch.linspace(-0.4, 1, 29, dtype=torch.float64), torch.tensor([3.0]).double()])

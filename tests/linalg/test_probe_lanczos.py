@@ -9,8 +9,8 @@ from skiplens.linalg import density
 from skiplens.linalg.density import DensityOptions, spectral_density
 from skiplens.linalg.lanczos import tridiagonalise_each
 from skiplens.linalg.operator import DenseOperator, SymmetricOperator
-from skiplens.linalg.trace import rademacher
 from tests.linalg.matrices import with_spectrum
+from tests.linalg.signs import rademacher
 from tests.tolerances import assert_close
 
 

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from skiplens.linalg.operator import DenseOperator
-from skiplens.linalg.trace import draw, gaussian, rademacher, sphere
+from skiplens.linalg.trace import draw, gaussian, sphere
+from tests.linalg.signs import rademacher
 from tests.tolerances import STANDARD_ERRORS
 
 

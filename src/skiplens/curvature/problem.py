@@ -15,17 +15,8 @@ from skiplens.base.axes import Float
 from skiplens.base.identity import fingerprint
 from skiplens.base.memory import budget_bytes, give_back, require_least
 from skiplens.curvature.convolution import PlainConvolutions
+from skiplens.graph import functional
 from skiplens.graph.batch import Batch, Batches, as_batches, concatenate
-from skiplens.graph.functional import (
-    ParameterChoice,
-    PureModel,
-    call_with,
-    is_batch_coupled,
-    places,
-    pure_model,
-    saved_bytes_per_sample,
-    why_restless,
-)
 from skiplens.graph.inputs import named_tensors, samples_of
 from skiplens.graph.loss import Combination, LossRule, returned_loss_of
 
@@ -34,7 +25,7 @@ from skiplens.graph.loss import Combination, LossRule, returned_loss_of
 class Objective:
     """A model, its parameters in the dtype to compute in, and the loss of its outputs."""
 
-    pure: PureModel
+    pure: functional.PureModel
     rule: LossRule
     dtype: torch.dtype
 
@@ -56,11 +47,11 @@ class Objective:
         arguments = batch.arguments()
         chosen = dict(zip(self.pure.parameters, leaves, strict=True))
         replaced = {alias: chosen.get(name, value) for alias, (name, value) in self.pure.aliases.items()}
-        for name in places(self.pure.model, "_buffers").keys() & replaced.keys():  # a call may make more
+        for name in functional.places(self.pure.model, "_buffers").keys() & replaced.keys():  # a call may make more
             replaced[name] = replaced[name].clone()
         try:
             with PlainConvolutions():
-                return call_with(self.pure.model, replaced, *arguments.copies())
+                return functional.call_with(self.pure.model, replaced, *arguments.copies())
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             if isinstance(error, SkiplensError | torch.OutOfMemoryError):
                 raise
@@ -99,20 +90,22 @@ class Objective:
         return batch.to(self.device, self.dtype)
 
 
-def objective(model: nn.Module, rule: LossRule, parameters: ParameterChoice, dtype: torch.dtype | None) -> Objective:
+def objective(
+    model: nn.Module, rule: LossRule, parameters: functional.ParameterChoice, dtype: torch.dtype | None
+) -> Objective:
     """The objective with the parameters in `dtype`; by default in theirs, or float32 if they have fewer bits."""
-    pure = pure_model(model, parameters)
+    pure = functional.pure_model(model, parameters)
     dtype = pure.dtype if dtype is None else dtype
     if not dtype.is_floating_point:
         raise InvalidInputError(f"dtype={dtype} cannot be differentiated in; use torch.float32 or torch.float64.")
     dtype = torch.promote_types(dtype, torch.float32)
     chosen = {name: tensor.to(dtype) for name, tensor in pure.parameters.items()}
-    buffers = {name: (name, buffer) for name, buffer in places(model, "_buffers").items()}
+    buffers = {name: (name, buffer) for name, buffer in functional.places(model, "_buffers").items()}
     aliases = {
         alias: (name, chosen.get(name, value.to(dtype) if value.is_floating_point() else value))
         for alias, (name, value) in {**pure.aliases, **buffers}.items()
     }
-    return Objective(PureModel(model, chosen, aliases), rule, dtype)
+    return Objective(functional.PureModel(model, chosen, aliases), rule, dtype)
 
 
 def require_scalar(value: Any) -> Tensor:
@@ -189,7 +182,7 @@ class Room:
         if not splits:
             return None
         room = min(PIECE_BYTES, budget_bytes(objective.device, self.memory))
-        return max(1, room // saved_bytes_per_sample(objective.pure, samples_of(first.inputs)))
+        return max(1, room // functional.saved_bytes_per_sample(objective.pure, samples_of(first.inputs)))
 
 
 def make_problem(
@@ -227,7 +220,7 @@ def make_problem(
 
 def _may_be_cut(objective: Objective, first: Batch) -> bool:
     try:
-        return not is_batch_coupled(objective.pure, first.inputs)
+        return not functional.is_batch_coupled(objective.pure, first.inputs)
     except (RuntimeError, TypeError, ValueError, IndexError):
         return False  # the model does not take a few samples alone
 
@@ -284,7 +277,7 @@ def repeats_in_order(objective: Objective, batches: Batches, totals: list[float]
     if not same(first, second, abs(first)) or (len(again) == len(totals) and _is_still(batches)):
         raise SkiplensError(
             f"Two calls of the model with the same batch give different losses ({before:.6g} and {after:.6g}): "
-            f"{why_restless(objective.pure.model)}"
+            f"{functional.why_restless(objective.pure.model)}"
         )
     raise InvalidInputError(
         f"Two passes over data give different losses ({before:.6g} and {after:.6g} a batch of "

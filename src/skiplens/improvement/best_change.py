@@ -76,15 +76,12 @@ def best_change(
         cost = before.provenance.settings.get("cost", before.cost)  # the same, so that the two can be compared
         asked = {"loss": subject.loss, "optimizer": choice, "steps": before.steps, "cost": cost}
         data = subject.batch if subject.data is None else subject.data
-
-        def trying(label: str, done: int, total: int) -> None:
-            """Not what the forecast says on its way: nobody knows yet that it speaks of a changed network."""
-            progress("what to change first", done, total)
-
+        # not what the forecast says on its way: it would be read as said of the network that was handed in
+        asked["progress"] = lambda label, *counts: progress("what to change first", *counts)
         try:
             with without_autocast():
                 model = changed(subject.model, (change,), subject.batch.inputs)
-            after = forecast(model, data, seed=before.provenance.seed or 0, progress=trying, **asked)
+            after = forecast(model, data, seed=before.provenance.seed or 0, **asked)
             known = {"gradients": after.cost, "after": after.loss, "fall": before.score - after.score}
         except SkiplensError as error:
             known["reason"] = f"it cannot be tried here ({first_line(error).rstrip('.')})"

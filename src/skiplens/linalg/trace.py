@@ -84,17 +84,6 @@ def root_estimate(square: TraceEstimate) -> TraceEstimate:
     return TraceEstimate(value, error, square.products)
 
 
-def rademacher(size: int, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
-    """Columns of independent signs: the least variance for Hutchinson's estimate among independent entries."""
-    return _signs(size, count, generator).to(torch.float64)
-
-
-def _signs(size: int, count: int, generator: torch.Generator) -> Tensor:
-    """In one byte each."""
-    drawn = torch.randint(0, 2, (size, count), generator=generator, device=generator.device, dtype=torch.int8)
-    return drawn.mul_(2).sub_(1)
-
-
 def gaussian(size: int, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
     """Columns of independent standard normal numbers."""
     return torch.randn((size, count), generator=generator, device=generator.device, dtype=torch.float64)
@@ -107,5 +96,10 @@ def sphere(size: int, count: int, generator: torch.Generator) -> Float[Tensor, "
 
 
 def draw(operator: SymmetricOperator, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
-    """Signs that `operator` can multiply: its size, dtype and device; drawn on the generator's device."""
-    return _signs(operator.size, count, generator).to(operator.device, operator.dtype)
+    """Independent signs, the least variance for Hutchinson's estimate, in the dtype and on the device of `operator`.
+
+    They are drawn on the generator's device, in one byte each.
+    """
+    size, place = (operator.size, count), generator.device
+    drawn = torch.randint(0, 2, size, generator=generator, device=place, dtype=torch.int8)
+    return drawn.mul_(2).sub_(1).to(operator.device, operator.dtype)

@@ -10,16 +10,7 @@ from torch import Tensor, nn
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.base.progress import Progress, silent
-from skiplens.graph.functional import (
-    OutputChoice,
-    OutputSelection,
-    ParameterChoice,
-    PureModel,
-    is_batch_coupled,
-    output_shape,
-    pure_model,
-    select_outputs,
-)
+from skiplens.graph import functional
 from skiplens.graph.inputs import Inputs, Samples, samples_of
 from skiplens.tangent.gradients import Buffer
 
@@ -52,10 +43,10 @@ class Task:
 class Problem:
     """A kernel to compute."""
 
-    pure: PureModel  # a function of the chosen parameters
+    pure: functional.PureModel  # a function of the chosen parameters
     left: Samples
     right: Samples | None  # None where they are those on the left
-    selection: OutputSelection  # the outputs that are looked at
+    selection: functional.OutputSelection  # the outputs that are looked at
     all_outputs: int  # of a sample
     coupled: bool  # whether a sample's outputs depend on the whole batch
     algorithm: Algorithm
@@ -87,8 +78,8 @@ def make_problem(  # noqa: PLR0913 - what the public functions take
     model: nn.Module,
     inputs: Inputs,
     other: Inputs | None,
-    outputs: OutputChoice,
-    parameters: ParameterChoice = None,
+    outputs: functional.OutputChoice,
+    parameters: functional.ParameterChoice = None,
     algorithm: Algorithm = "auto",
     memory: int | None = None,
     progress: Progress = silent,
@@ -97,13 +88,13 @@ def make_problem(  # noqa: PLR0913 - what the public functions take
     if algorithm not in get_args(Algorithm):
         known = did_you_mean(str(algorithm), get_args(Algorithm))
         raise InvalidInputError(f"There is no algorithm {algorithm!r}. {known}")
-    pure = pure_model(model, parameters)
+    pure = functional.pure_model(model, parameters)
     left, right = samples_of(inputs), None if other is None else samples_of(other)
-    shape = output_shape(pure, left)
+    shape = functional.output_shape(pure, left)
     if right is not None:
-        output_shape(pure, right)
-    selection, count = select_outputs(outputs, shape), math.prod(shape)
-    coupled = is_batch_coupled(pure, left) or (right is not None and is_batch_coupled(pure, right))
+        functional.output_shape(pure, right)
+    selection, count = functional.select_outputs(outputs, shape), math.prod(shape)
+    coupled = any(functional.is_batch_coupled(pure, side) for side in (left, right) if side is not None)
     budget = budget_bytes(pure.device, memory)
     return Problem(pure, left, right, selection, count, coupled, algorithm, budget, progress)
 

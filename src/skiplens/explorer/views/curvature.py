@@ -19,16 +19,7 @@ from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.graph.batch import take
 from skiplens.linalg.second_moments import SecondMoments, second_moments
-from skiplens.papers.li2016_shortcuts.hessian import (
-    LinearUnit,
-    ListedSpectrum,
-    hessian_at_zero,
-    linear,
-    linear_hessian,
-    listed_spectrum,
-    plain_units,
-    shortcut_units,
-)
+from skiplens.papers.li2016_shortcuts import hessian
 from skiplens.plots.figure import Contour, Figure, Line, Mark, Reference, colour, numbers
 from skiplens.training import Recipe, train
 from skiplens.zoo.li2016 import LAWS, Start
@@ -73,8 +64,8 @@ class CurvatureView(View):
         if values["look_at"] == LANDSCAPES:
             return _landscapes(values, measured)
         setting = setting_of(values)
-        zero, start = map(listed_spectrum, (setting.eigenvalues_at_zero, setting.eigenvalues_at_start))
-        slope = float(linear.linear_gradient(setting.start, setting.moments).norm())
+        zero, start = map(hessian.listed_spectrum, (setting.eigenvalues_at_zero, setting.eigenvalues_at_start))
+        slope = float(hessian.linear.linear_gradient(setting.start, setting.moments).norm())
         counted = f"{setting.matrices} in {setting.units} unit{'s' if setting.units > 1 else ''}"
         return Drawing(
             figures=(_eigenvalues(setting), _condition_against_depth(setting), _loss_on_the_way_down(setting)),
@@ -87,7 +78,7 @@ class CurvatureView(View):
                 ("condition number at the start", condition(start)),
                 ("directions down at zero", f"{100 * zero.index_beyond_rounding:.0f} %"),
                 ("directions down at the start", f"{100 * start.index_beyond_rounding:.0f} %"),
-                ("loss at the start", in_words(float(linear.linear_loss(setting.start, setting.moments)))),
+                ("loss at the start", in_words(float(hessian.linear.linear_loss(setting.start, setting.moments)))),
             ),
             rows=tuple(
                 {
@@ -171,18 +162,18 @@ class Setting:
         return second_moments(*task(self.data, self.width))
 
     @cached_property
-    def start(self) -> tuple[LinearUnit, ...]:
+    def start(self) -> tuple[hessian.LinearUnit, ...]:
         """The network where training starts."""
         weights = initial_weights(self.initialisation, self.matrices, self.width, self.seed)
-        return shortcut_units(weights, self.branch_depth) if self.branch_depth else plain_units(weights)
+        return hessian.shortcut_units(weights, self.branch_depth) if self.branch_depth else hessian.plain_units(weights)
 
     @cached_property
     def eigenvalues_at_zero(self) -> Tensor:
         """All eigenvalues of the Hessian where all weights are zero, ascending."""
         if self.branch_depth == 0:
             zeros = torch.zeros(self.matrices, self.width, self.width, dtype=torch.float64)
-            return torch.linalg.eigvalsh(linear_hessian(plain_units(zeros), self.moments))
-        point = hessian_at_zero(*task(self.data, self.width), self.units, self.branch_depth)
+            return torch.linalg.eigvalsh(hessian.linear_hessian(hessian.plain_units(zeros), self.moments))
+        point = hessian.hessian_at_zero(*task(self.data, self.width), self.units, self.branch_depth)
         if self.branch_depth == 1:
             return torch.linalg.eigvalsh(point.dense())
         return point.spectrum.expanded()  # type: ignore[attr-defined]  # of two and more matrices it is listed
@@ -190,7 +181,7 @@ class Setting:
     @cached_property
     def eigenvalues_at_start(self) -> Tensor:
         """All eigenvalues of the Hessian where training starts, ascending."""
-        return torch.linalg.eigvalsh(linear_hessian(self.start, self.moments))
+        return torch.linalg.eigvalsh(hessian.linear_hessian(self.start, self.moments))
 
 
 def setting_of(values: Values) -> Setting:
@@ -236,12 +227,12 @@ _FLAT = 1e-12  # an eigenvalue below this is flat: curvatures of these tasks are
 _BEYOND_ROUNDING = 1e13  # a condition number above this has smaller eigenvalues that are noise in float64
 
 
-def condition_number(spectrum: ListedSpectrum) -> float:
+def condition_number(spectrum: hessian.ListedSpectrum) -> float:
     """The condition number: infinite beyond rounding, NaN of a zero matrix."""
     return math.inf if spectrum.condition_number > _BEYOND_ROUNDING else spectrum.condition_number
 
 
-def condition(spectrum: ListedSpectrum) -> str:
+def condition(spectrum: hessian.ListedSpectrum) -> str:
     """The condition number in words."""
     number = condition_number(spectrum)
     if math.isnan(number):
@@ -249,7 +240,7 @@ def condition(spectrum: ListedSpectrum) -> str:
     return in_words(number) if number < _BEYOND_ROUNDING else "above 10¹³"
 
 
-def _about_zero(setting: Setting, zero: ListedSpectrum) -> str:
+def _about_zero(setting: Setting, zero: hessian.ListedSpectrum) -> str:
     n = setting.branch_depth
     if max(abs(zero.largest), abs(zero.smallest)) < _FLAT:
         many = f"n = {n}" if n else f"{setting.matrices} matrices without shortcuts"
@@ -316,9 +307,10 @@ def _condition_curves(setting: Setting) -> tuple[Mark, ...]:
         settings = [replace(setting, branch_depth=branch_depth, depth=depth) for depth in depths]
         name = f"over {branch_depth}" if branch_depth else "no shortcuts"
         shade = colour(branch_depth - 1)
-        at_start = numbers([condition_number(listed_spectrum(each.eigenvalues_at_start)) for each in settings])
+        at_start = numbers([condition_number(hessian.listed_spectrum(each.eigenvalues_at_start)) for each in settings])
         if branch_depth in (1, 2):
-            at_zero = numbers([condition_number(listed_spectrum(each.eigenvalues_at_zero)) for each in settings])
+            flat = (hessian.listed_spectrum(each.eigenvalues_at_zero) for each in settings)
+            at_zero = numbers([condition_number(spectrum) for spectrum in flat])
             marks.append(Line(numbers(depths), at_zero, f"{name}, at zero", dashed=True, colour=shade))
         marks.append(Line(numbers(depths), at_start, f"{name}, start", colour=shade))
     return tuple(marks)
@@ -340,7 +332,7 @@ def losses(setting: Setting) -> Tensor:
 
     The matrices z vᵀ, z zᵀ, …, −u zᵀ of a unit all have length s, so the network's weights have the length s √matrices.
     """
-    point = hessian_at_zero(*task(setting.data, setting.width), setting.units, setting.branch_depth)
+    point = hessian.hessian_at_zero(*task(setting.data, setting.width), setting.units, setting.branch_depth)
     u, _, v = torch.linalg.svd(point.slope)
     s = (STEPS / setting.matrices**0.5)[:, None, None] ** setting.branch_depth
     unit = torch.eye(setting.width, dtype=torch.float64) - s * torch.outer(u[:, 0], v[0])
