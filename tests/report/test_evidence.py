@@ -55,8 +55,8 @@ def test_a_judged_lens_that_is_missing_keeps_the_word_healthy_away():
     assert report.verdict.startswith(
         "Not enough measured (5 of 7): task, curvature cannot look at this model with this"
     )
-    whole = sl.inspect(residual(), noise(8, 3), lenses=["structure"])
-    assert whole.verdict.startswith("Healthy")
+    some = sl.inspect(residual(), noise(8, 3), lenses=["structure"])  # signal and layers always come
+    assert some.verdict.startswith("Healthy in what was looked at (2 of 7 lenses)") and str(some).count("2 of 7") == 1
 
 
 def test_few_samples_keep_the_word_healthy_away():
@@ -64,7 +64,7 @@ def test_few_samples_keep_the_word_healthy_away():
         sl.inspect(residual().eval(), (noise(count, 3), LABELS[:count]), lenses=["tangent"]) for count in (3, 4)
     )
     told = "Not enough measured (0 of 3): signal, layers, tangent had fewer than 4 samples. Nothing serious"
-    assert few.verdict.startswith(told) and enough.verdict.startswith("Healthy")
+    assert few.verdict.startswith(told) and enough.verdict.startswith("Healthy in what was looked at (3 of 7")
 
 
 def test_what_a_costly_model_was_spared_is_told_lens_by_lens(monkeypatch):

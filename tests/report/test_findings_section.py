@@ -43,9 +43,10 @@ def test_the_page_opens_with_the_verdict_and_shows_number_threshold_source_and_c
 
 def test_a_healthy_page_says_so_and_has_no_list(tmp_path):
     text = report().save(tmp_path / "r.html").read_text()
-    assert (
-        '<div class="verdict severity-none">\n<p class="headline">Healthy.</p>' in text and 'id="findings"' not in text
+    headline = (
+        '<div class="verdict severity-none">\n<p class="headline">Healthy in what was looked at (0 of 7 lenses).</p>'
     )
+    assert headline in text and 'id="findings"' not in text
 
 
 def test_without_readings_nothing_is_called_healthy(tmp_path):

@@ -72,6 +72,6 @@ def _module_of_package(place: str, spec: str) -> ModuleType:
 
 def _one_line(error: BaseException) -> str:
     """The error and the line of the user's code it came from."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{where}."

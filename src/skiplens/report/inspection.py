@@ -111,10 +111,8 @@ class Report:
         more = [f"… and {len(self.findings) - SHOWN} more findings."] * (len(self.findings) > SHOWN)
         seen = [f"{section.title}: {section.sentence}" for section in self.sections()]
         missing = [f"not measured: {lenses} ({message})" for lenses, message in self.missing]
-        first = [self.advice] if self.advice else []
-        lines = [f"{self.title}: {self.verdict}", *first, *found, *more, *seen, *filter(None, [spared(self.readings)])]
-        lines += missing
-        return "\n".join(shorten(line, WIDTH, placeholder=" …") for line in lines)
+        lines = [f"{self.title}: {self.verdict}", self.advice, *found, *more, *seen, spared(self.readings), *missing]
+        return "\n".join(shorten(line, WIDTH, placeholder=" …") for line in filter(None, lines))
 
     __repr__ = __str__
 
@@ -196,8 +194,8 @@ class Report:
         if any(finding.severity != "note" for finding in self._others):
             return verdict(self._others)
         missing = [problem for problem in self.problems if problem.lens in JUDGED]
+        taken = sum(self.reading(kind) is not None for kind in JUDGED.values())
         if missing or self._few:
-            taken = sum(self.reading(kind) is not None for kind in JUDGED.values())
             enough = f"{taken - len(self._few)} of {taken + len(missing)}"
             return f"Not enough measured ({enough}): {self._reasons} {NOTHING_SERIOUS}"
         if self._failed:
@@ -206,7 +204,8 @@ class Report:
         if fresh is not None:
             return f"Not known to be healthy: {fresh.sentence} {fresh.change}"
         if not self.problems:
-            return verdict(self._others)
+            part = f" in what was looked at ({taken} of {len(JUDGED)} lenses)" if taken < len(JUDGED) else ""
+            return verdict(self._others).replace("Healthy", f"Healthy{part}")
         return f"Healthy as far as could be measured: {self._reasons}"
 
     @property
