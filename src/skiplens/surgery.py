@@ -3,8 +3,11 @@
 from skiplens.edits.initialisation import rescale_branches as rescale_branches
 from skiplens.edits.initialisation import zero_branch_ends as zero_branch_ends
 from skiplens.edits.structure import add_norms as add_norms
+from skiplens.edits.structure import add_scales as add_scales
 from skiplens.edits.structure import add_shortcuts as add_shortcuts
+from skiplens.edits.structure import move_norms as move_norms
 from skiplens.edits.structure import norms_first as norms_first
+from skiplens.edits.structure import remove_norms as remove_norms
 from skiplens.edits.structure import replace_activations as replace_activations
 from skiplens.edits.structure import standardise_inputs as standardise_inputs
 from skiplens.edits.structure import undo_softmax as undo_softmax

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import skiplens.improvement
 from skiplens.base.errors import SkiplensError
 from skiplens.cli.main import app
-from skiplens.improvement.changes import Change
+from skiplens.improvement.plan import Change
 from skiplens.report import Report
 from skiplens.trainability import Forecast
 

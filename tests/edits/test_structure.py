@@ -66,6 +66,102 @@ def test_a_shortcut_to_one_of_several_tensors(network, kind):
         structure.add_shortcuts(nn.Sequential(Fork()), [("0", "0")])(X)
 
 
+def test_a_shortcut_between_images_of_different_size_is_an_average_pool():
+    torch.manual_seed(0)
+    images, layer = torch.randn(2, 3, 8, 8, dtype=torch.float64), nn.Conv2d(3, 5, 3, 2, 1).double()
+    added = structure.add_shortcuts(nn.Sequential(layer), [("0", "0")])(images) - layer(images)
+    means = images.view(2, 3, 4, 2, 4, 2).mean((3, 5))
+    assert torch.allclose(added[:, :3], means, rtol=1e-9, atol=1e-12) and not bool(added[:, 3:].abs().max() > 1e-12)
+    narrow = nn.Conv2d(3, 2, 3, 2, 1).double()
+    added = structure.add_shortcuts(nn.Sequential(narrow), [("0", "0")])(images) - narrow(images)
+    assert torch.allclose(added, means[:, :2], rtol=1e-9, atol=1e-12)
+
+
+def test_a_shortcut_between_tables_of_different_width_cuts_off_or_adds_zeros(network):
+    added = structure.add_shortcuts(network, [("0", "0")])[0](X) - network[0](X)
+    assert torch.allclose(added, F.pad(X, (0, 2)), rtol=1e-9, atol=1e-12)
+    assert torch.equal(structure.fitted(X, (8, 3)), X[:, :3])
+
+
+def test_a_learned_number_behind_a_layer(network):
+    made = structure.add_scales(network, ["2"], 0.5)
+    first, act, layer, _, last = network
+    assert torch.allclose(made(X), last(torch.tanh(0.5 * layer(act(first(X))))), rtol=1e-12)
+    assert dict(made.named_parameters()).keys() - dict(network.named_parameters()).keys() == {"2.added_scale.scale"}
+    gradients = torch.autograd.grad(structure.add_scales(network, ["2"])(X).sum(), made[2].weight, allow_unused=True)
+    assert gradients == (None,), "the copies are apart"
+    made = structure.add_scales(network, ["2"])
+    made(X).square().sum().backward()
+    assert made[2].added_scale.scale.grad.abs() > 0 and not made[2].weight.grad.any(), "the number learns first"
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        lambda: nn.LayerNorm(6),
+        lambda: nn.BatchNorm1d(6),
+        lambda: nn.GroupNorm(2, 6),
+        lambda: nn.RMSNorm(6),
+        lambda: nn.LayerNorm(6, elementwise_affine=False),
+    ],
+)
+def test_a_norm_that_is_removed_scales_and_shifts_alone(norm):
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 6), norm(), nn.ReLU()).double()
+    for parameter in network[1].parameters():
+        nn.init.normal_(parameter)
+    weight, bias = (getattr(network[1], name, None) for name in ("weight", "bias"))
+    wanted = network[0](X) * (1 if weight is None else weight) + (0 if bias is None else bias)
+    made = structure.remove_norms(network, ["1"])
+    assert torch.allclose(made(X), wanted.relu(), rtol=1e-12)
+    assert made.state_dict().keys() == network.state_dict().keys() and not torch.allclose(made(X), network(X))
+
+
+def test_a_norm_of_images_that_is_removed_scales_channels():
+    images, norm = torch.randn(2, 3, 4, 4), nn.BatchNorm2d(3)
+    nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
+    wanted = images * norm.weight[:, None, None] + norm.bias[:, None, None]
+    assert torch.allclose(structure.remove_norms(nn.Sequential(norm), ["0"])(images), wanted)
+
+
+class NormsAfter(nn.Module):
+    """Attention and perceptrons with norms after the sums; `first` moves them to the branches by hand."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.attention = nn.ModuleList(nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+        self.inner = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+        self.norms = nn.ModuleList(nn.ModuleList(nn.LayerNorm(8) for _ in range(2)) for _ in range(2))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x, first=False):
+        def none(x):
+            return x
+
+        before = none
+        for attention, inner, (one, two) in zip(self.attention, self.inner, self.norms, strict=True):
+            h = before(x) if first else x
+            x = x + attention(h, h, h)[0]
+            x = x if first else one(x)
+            x = x + inner(one(x) if first else x)
+            x, before = (x, two) if first else (two(x), none)
+        return self.head(before(x))
+
+
+def test_norms_move_to_the_beginning_of_branches():
+    model, tokens = NormsAfter().double(), torch.randn(3, 5, 8, dtype=torch.float64)
+    moves = {"norms.0.0": ["inner.0"], "norms.0.1": ["attention.1"], "norms.1.0": ["inner.1"], "norms.1.1": ["head"]}
+    made = structure.move_norms(model, moves)
+    assert torch.allclose(made(tokens), model(tokens, first=True), rtol=1e-12)
+    assert (
+        torch.equal(copy.deepcopy(made)(tokens), made(tokens)) and made.state_dict().keys() == model.state_dict().keys()
+    )
+    twice = copy.deepcopy(made)
+    nn.init.zeros_(twice.norms[1][1].weight)
+    assert not torch.equal(twice(tokens), made(tokens)), "the hooks of a copy read the norms of the copy"
+
+
 @pytest.mark.parametrize("kind", ["layer", "batch"])
 def test_norms_follow_layers(network, kind):
     made = structure.add_norms(network, ["0", "2"], kind)
@@ -142,7 +238,9 @@ _CALLED = {
     "replace_activations": {"modules": ["1"], "by": "gelu"},
     "standardise_inputs": {"mean": [0.5], "std": [2.0]},
     "undo_softmax": {},
+    "add_scales": {"modules": ["2"], "start": 0.5},
     "he": {"seed": 3},
+    "xavier": {"seed": 3},
     "orthogonal": {"seed": 3},
     "unit_variance": {"seed": 3, "law": "he", "centred": True},
     "looks_linear": {"seed": 3},
@@ -151,7 +249,7 @@ _CALLED = {
 
 
 def test_every_call_is_tried():
-    others = {"add_average_pool_skips", "norms_first"}  # they have tests of their own
+    others = {"add_average_pool_skips", "norms_first", "move_norms", "remove_norms"}  # they have tests of their own
     assert CALLS.keys() == _CALLED.keys() | others
 
 
@@ -168,7 +266,14 @@ def test_code_to_paste_makes_the_same_change(network, name):
     ("call", "words"),
     [
         (lambda n: structure.add_shortcuts(n, [("1", "9")]), "no module '9'"),
+        (
+            lambda n: structure.add_shortcuts(n.double(), [("0", "2")])(X.view(8, 1, 4)),
+            r"from shape \(8, 1, 4\) to \(8, 1, 6\)",
+        ),
         (lambda n: structure.add_norms(n, ["1"]), "'1' is a Tanh"),
+        (lambda n: structure.add_scales(n, ["9"]), "no module '9'"),
+        (lambda n: structure.remove_norms(n, ["1"]), "'1' is a Tanh; wanted a batch, layer"),
+        (lambda n: structure.move_norms(n, {"0": ["1"]}), "'0' is a Linear; wanted a batch, layer"),
         (lambda n: structure.add_norms(n, ["0"], "group"), "wanted 'layer' or 'batch'"),
         (lambda n: structure.norms_first(n, ["0"]), "transformer layers of torch.nn"),
         (lambda n: structure.replace_activations(n, ["1"], "rely"), "no activation 'rely'.*relu"),

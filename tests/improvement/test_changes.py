@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from skiplens.graph.batch import Batch
-from skiplens.improvement.changes import SLOTS, changed, changes_for, ordered, trained_with
+from skiplens.improvement.changes import changes_for
 from skiplens.improvement.patient import Patient
+from skiplens.improvement.plan import SLOTS, changed, ordered, trained_with
 from skiplens.trainability.optimizers import optimizer_choice
 
 X = torch.randn(64, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -299,7 +300,7 @@ def test_a_large_head_is_made_small():
 
 def test_why_something_is_left_out_is_told():
     _, left_out = changes_for(patient(Residual()), None)
-    assert left_out["shortcuts"] == "it has 4 residual blocks"
+    assert left_out["shortcuts"] == "it has 4 residual blocks, and none is missing in a row of them"
     assert "keep='outputs'" in changes_for(patient(plain()), "outputs")[1]["another start"]
 
 
@@ -319,8 +320,8 @@ def test_each_reason_to_leave_something_out_has_its_network():
     assert left_out["standardise the inputs"] == "the inputs are standardised well enough"
     assert left_out["take a softmax out"] == "the outputs are no probabilities"
     assert left_out["shortcuts"] == "only 1 of its layers give what they take in shape"
-    assert left_out["norms"] == "it has norms"
-    assert left_out["norms before the sum"].startswith("it has no transformer layers of torch.nn")
+    assert left_out["norms"].startswith("it has norms, and the gradients of its layers differ by")
+    assert left_out["norms before the sum"] == "none of its norms comes right after the sum of a block"
     assert left_out["other activations"] == "no activation that saturates is a module of its own"
     assert left_out["another size of branches"] == "it has no residual blocks"
     left_out = changes_for(patient(Scaled(), Batch(torch.full((64, 8), 7.0), BATCH.targets)), None)[1]

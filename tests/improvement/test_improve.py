@@ -17,9 +17,10 @@ import skiplens as sl
 from skiplens.base import silent
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.batch import Batch
-from skiplens.improvement.changes import changes_for, cool_down, trained_with
+from skiplens.improvement.changes import changes_for, cool_down
 from skiplens.improvement.improve import DRAWN, SEEDS, race_cost
 from skiplens.improvement.patient import Patient
+from skiplens.improvement.plan import trained_with
 from skiplens.improvement.race import Race, RacedRun, race_figure, run_to_the_end
 from skiplens.improvement.reading import Improvement
 from skiplens.improvement.report import improvement_section

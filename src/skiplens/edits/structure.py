@@ -1,4 +1,4 @@
-"""Changes of a network's parts: shortcuts, norms, activations, standardised inputs, a softmax that is undone.
+"""Changes of a network's parts: shortcuts, scalars, norms, activations, standardised inputs, a softmax that is undone.
 
 Each returns a copy. What is added hangs on the modules as forward hooks and child modules, so that the network's own
 code and the names of its parameters stay as they are.
@@ -9,14 +9,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.graph.inputs import copy_of
 from skiplens.zoo.weight_laws import WeightLayer
 
-NORM = "added_norm"
-ACTIVATIONS: Mapping[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
+NORM, SCALE = "added_norm", "added_scale"
+ACTIVATIONS: Mapping[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "tanh": nn.Tanh,
+    "identity": nn.Identity,
+}
+NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 SATURATING = (nn.Sigmoid, nn.Tanh, nn.Hardsigmoid, nn.Hardtanh, nn.Softsign, nn.LogSigmoid)
 
 
@@ -35,7 +44,7 @@ class AddedShortcut:
         """After its last module."""
         kept, self.held = self.held, None
         if kept is None or isinstance(output, Tensor):
-            return output if kept is None else output + kept
+            return output if kept is None else output + fitted(kept, output.shape)
         if self.place is None:
             kind, count = type(module).__name__, len(output)
             raise InvalidInputError(f"A {kind} gives {count} tensors; end its span with the number of one, from 0.")
@@ -47,12 +56,27 @@ class AddedShortcut:
         return memo.setdefault(id(self), AddedShortcut(self.place))
 
 
+def fitted(signal: Tensor, shape: Sequence[int]) -> Tensor:
+    """The signal in another shape: an average pool of images; features and channels are cut off or padded with zeros.
+
+    Tables (samples, features) and images (samples, channels, height, width) can be fitted; equal shapes need nothing.
+    """
+    if signal.shape == tuple(shape):
+        return signal
+    if signal.ndim not in (2, 4) or len(shape) != signal.ndim or signal.shape[0] != shape[0]:
+        given, wanted = tuple(signal.shape), tuple(shape)
+        raise InvalidInputError(f"No shortcut leads from shape {given} to {wanted}; wanted one shape, or two images.")
+    pooled = F.adaptive_avg_pool2d(signal, (shape[2], shape[3])) if signal.ndim == 4 else signal
+    return F.pad(pooled, (0, 0) * (signal.ndim - 2) + (0, shape[1] - signal.shape[1]))
+
+
 def add_shortcuts(model: nn.Module, spans: Iterable[Sequence[Any]], zeros: Iterable[str] = ()) -> nn.Module:
-    """A copy of `model` with identity shortcuts over some of its parts.
+    """A copy of `model` with shortcuts over some of its parts: identities, or average pools where the shape changes.
 
     Args:
         model: Any module.
-        spans: For each shortcut the first and the last module of what it passes by; input and output have one shape.
+        spans: For each shortcut the first and the last module of what it passes by. Where input and output differ in
+            shape they are images or tables, see `fitted`.
             Where the last gives several tensors, the number of the one that is added to comes third.
         zeros: Parameters that start at zero, as the last layers of the new branches: the copy then starts as the
             shortcuts alone. Where a norm was added after such a layer its scale starts at zero instead.
@@ -67,6 +91,38 @@ def add_shortcuts(model: nn.Module, spans: Iterable[Sequence[Any]], zeros: Itera
             added = getattr(_module(fresh, name.rpartition(".")[0]), NORM, None)
             (fresh.get_parameter(name) if added is None else added.weight).zero_()
     return fresh
+
+
+class AddedScale(nn.Module):
+    """A number to be learned."""
+
+    def __init__(self, start: float, like: Tensor) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((), start, dtype=like.dtype, device=like.device))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """That many times x."""
+        return self.scale * x
+
+
+def add_scales(model: nn.Module, modules: Iterable[str], start: float = 0.0) -> nn.Module:
+    """A copy of `model` in which a learned number multiplies what some of its modules give (SkipInit, ReZero).
+
+    Args:
+        model: Any module.
+        modules: Names of modules that give one tensor, such as the last layers of branches.
+        start: The number to begin with; with zero a residual network starts as its shortcuts.
+    """
+    fresh = copy_of(model)
+    for name in modules:
+        module = _module(fresh, name)
+        module.add_module(SCALE, AddedScale(start, next(fresh.parameters())))
+        module.register_forward_hook(_rescaled)
+    return fresh
+
+
+def _rescaled(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+    return module.get_submodule(SCALE)(output)
 
 
 def add_norms(model: nn.Module, layers: Iterable[str], kind: str = "layer") -> nn.Module:
@@ -135,13 +191,83 @@ def norms_first(model: nn.Module, modules: Iterable[str]) -> nn.Module:
     return fresh
 
 
+def remove_norms(model: nn.Module, modules: Iterable[str]) -> nn.Module:
+    """A copy of `model` in which some norms do not normalise any more; they still scale and shift.
+
+    Args:
+        model: Any module.
+        modules: Names of batch, layer, group, instance or RMS norms.
+    """
+    fresh = copy_of(model)
+    for name in modules:
+        _norm(fresh, name).register_forward_hook(_scaled_and_shifted)
+    return fresh
+
+
+def _scaled_and_shifted(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+    x, weight, bias = arguments[0], getattr(module, "weight", None), getattr(module, "bias", None)
+    last = isinstance(module, nn.LayerNorm | nn.RMSNorm)  # they scale along the last axes, the others along channels
+
+    def along(values: Tensor) -> Tensor:
+        return values if last else values.view(-1, *[1] * (x.ndim - 2))
+
+    scaled = x if weight is None else x * along(weight)
+    return scaled if bias is None else scaled + along(bias)
+
+
+@dataclass(eq=False)
+class MovedNorm:
+    """A hook that normalises what a module is given, wherever the norm itself stood before."""
+
+    norm: nn.Module
+
+    def __call__(
+        self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Change the arguments of a call that are the first one: attention gets it three times."""
+        given = arguments[0] if arguments else next(iter(named.values()))
+        normed = self.norm.forward(given)
+        named = {name: normed if value is given else value for name, value in named.items()}
+        return tuple(normed if value is given else value for value in arguments), named
+
+
+def move_norms(model: nn.Module, moves: Mapping[str, Sequence[str]]) -> nn.Module:
+    """A copy of `model` in which some norms stand in front of other modules, with the parameters that they have.
+
+    Args:
+        model: Any module.
+        moves: For each norm the modules that it shall normalise the input of; where it stood nothing is changed any
+            more. From after the sum of a residual block to the beginning of the next branch makes a post-norm network
+            one with norms first.
+    """
+    fresh = copy_of(model)
+    for name, behind in moves.items():
+        norm = _norm(fresh, name)
+        norm.register_forward_hook(_untouched)
+        for place in behind:
+            _module(fresh, place).register_forward_pre_hook(MovedNorm(norm), with_kwargs=True)
+    return fresh
+
+
+def _untouched(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+    return arguments[0]
+
+
+def _norm(model: nn.Module, name: str) -> nn.Module:
+    norm = _module(model, name)
+    if not isinstance(norm, NORMS):
+        kind = type(norm).__name__
+        raise InvalidInputError(f"{name!r} is a {kind}; wanted a batch, layer, group, instance or RMS norm.")
+    return norm
+
+
 def replace_activations(model: nn.Module, modules: Iterable[str], by: str = "relu") -> nn.Module:
     """A copy of `model` with other activation functions in some places.
 
     Args:
         model: Any module.
         modules: Names of the activations, which must be modules.
-        by: ``"relu"``, ``"gelu"``, ``"silu"`` or ``"tanh"``.
+        by: ``"relu"``, ``"gelu"``, ``"silu"``, ``"tanh"``, or ``"identity"`` for none.
     """
     if by not in ACTIVATIONS:
         raise InvalidInputError(f"There is no activation {by!r}. {did_you_mean(by, ACTIVATIONS)}")

@@ -10,8 +10,9 @@ from skiplens.base.words import in_words
 from skiplens.edits.remedies import MODES, words_of
 from skiplens.graph.inputs import first_line
 from skiplens.graph.lens import Subject
-from skiplens.improvement.changes import Change, changed, changes_for
+from skiplens.improvement.changes import changes_for
 from skiplens.improvement.patient import Patient, has_numbers
+from skiplens.improvement.plan import Change, changed
 from skiplens.improvement.search import WORTH
 from skiplens.plots.section import ReadingView
 from skiplens.readings import Finding, Reading

@@ -1,83 +1,33 @@
 """What could be changed in a network so that it trains better: changes as data, each with what calls for it."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 import torch
-from torch import nn
 
 from skiplens.base.randomness import Randomness
 from skiplens.base.words import in_words
 from skiplens.edits.initialisation import HEAD, torch_default
-from skiplens.edits.remedies import apply_remedy, code_of
 from skiplens.edits.structure import SATURATING
 from skiplens.graph.batch import tensors_in
-from skiplens.improvement.patient import LayerCall, Patient, quantised_layers
+from skiplens.improvement.branches import branches, learned_scales, norms, norms_first, open_sums, scaled_ends
+from skiplens.improvement.patient import Patient, quantised_layers
+from skiplens.improvement.plan import Change, Made, Plan
+from skiplens.improvement.shortcuts import LEAST_LAYERS, shortcuts
 from skiplens.readings.finding import Remedy, listed
-from skiplens.trainability.optimizers import OptimizerChoice, clipped, warmed_up
+from skiplens.trainability.optimizers import clipped, warmed_up
 from skiplens.zoo.weight_laws import WeightLayer
 
 Keep = Literal["outputs", "architecture"] | None
 """What must stay: the function that the network starts as, its architecture (only values change), or nothing."""
 
-SLOTS = ("inputs", "outputs", "activations", "norms", "start", "shortcuts", "branches", "head", "training")
-"""What a change acts on, in the order in which changes are made; two changes of one slot exclude each other."""
-
 _LEVELS: Mapping[Keep, int] = {"outputs": 0, "architecture": 1, None: 2}
-LEAST_LAYERS = 4  # of equal shape: fewer need no shortcut
 USUAL_INPUTS = 0.3, 3.0  # root mean squares, and means in standard deviations, that need no standardising
 FAR = 1.5  # times larger or smaller than torch draws it
 NEAR = 3.0  # times too large or small: what is nearer may stay
 CLIP = 1.0
 WARM_UP, COOL_DOWN = 10, 4  # a tenth of the steps, and the last fourth
-
-
-@dataclass(frozen=True)
-class Change:
-    """One change of a network or of its training."""
-
-    name: str  # what it is called
-    slot: str  # what it acts on
-    words: str  # what is done, as an order
-    reason: str  # what was measured that calls for it
-    remedies: tuple[Remedy, ...] = ()  # changes of the model, in order
-    training: Callable[[OptimizerChoice], OptimizerChoice] | None = None  # changes the optimizer; None where it stays
-    training_code: str = ""  # that as code to paste
-
-    def with_seed(self, seed: int) -> "Change":
-        """The same change; what it draws is drawn with another seed."""
-        return replace(self, remedies=tuple(remedy.with_seed(seed) for remedy in self.remedies))
-
-    @property
-    def code(self) -> str:
-        """The change as code to paste, for a model called `model`, its inputs `inputs` and its `optimizer`."""
-        return "\n".join([*map(code_of, self.remedies), *filter(None, [self.training_code])])
-
-
-Plan = tuple[Change, ...]
-"""Changes that are made together, in the order of their slots."""
-
-
-def ordered(changes: Sequence[Change]) -> Plan:
-    """The changes in the order in which they are made."""
-    return tuple(sorted(changes, key=lambda change: SLOTS.index(change.slot)))
-
-
-def changed(model: nn.Module, plan: Plan, inputs: Any) -> nn.Module:
-    """A copy of `model` with all changes of the plan."""
-    for change in plan:
-        for remedy in change.remedies:
-            model = apply_remedy(remedy, model, inputs)
-    return model
-
-
-def trained_with(choice: OptimizerChoice, plan: Plan) -> OptimizerChoice:
-    """The optimizer with all changes of the plan."""
-    for change in plan:
-        choice = choice if change.training is None else change.training(choice)
-    return choice
 
 
 def _cannot_change(patient: Patient) -> dict[str, str]:
@@ -107,9 +57,6 @@ def changes_for(patient: Patient, keep: Keep) -> tuple[list[Change], dict[str, s
         else:
             found += made
     return found, left_out | _cannot_change(patient)
-
-
-Made = list[Change] | str  # changes, or why there is none
 
 
 def _standardised(patient: Patient) -> Made:
@@ -142,77 +89,6 @@ def _softmax(patient: Patient) -> Made:
     return [Change("undo_softmax", "outputs", words, reason, (Remedy("undo_softmax"),))]
 
 
-def _shortcuts(patient: Patient) -> Made:
-    if patient.blocks:
-        return f"it has {len(patient.blocks)} residual blocks"
-    spans = _spans(patient)
-    if len(spans) < LEAST_LAYERS:
-        return f"only {len(spans)} of its layers give what they take in shape"
-    made, growth = list[Change](), f"{len(patient.weights)} layers in a row without a shortcut"
-    for length, over in ((1, "1 layer"), (2, "2 layers")):
-        pairs = [(spans[k], spans[k + length - 1]) for k in range(0, len(spans) - length + 1, length)]
-        pairs = [pair for pair in pairs if pair[0][1].before == pair[1][1].after]
-        if not pairs:
-            continue
-        chosen = [[first, last.name, *last.place] for (first, *_), (_, last, _) in pairs]
-        own = {end: patient.model.get_submodule(end).named_parameters(recurse=False) for _, (*_, end) in pairs}
-        ends = [f"{layer}.{part}" for layer, found in own.items() for part, _ in found]
-        remedy = Remedy("add_shortcuts", {"spans": chosen, "zeros": ends})
-        words = f"add {len(chosen)} identity shortcuts over {over} each, with branches that start at zero"
-        made.append(Change(f"shortcuts_over_{length}", "shortcuts", words, growth, (remedy,)))
-    return made
-
-
-def _spans(patient: Patient) -> list[tuple[str, LayerCall, str]]:
-    """Both ends of what shortcuts could pass by, and its last layer: from an activation right before it, if any."""
-    calls, once = patient.calls, {call.name for call in patient.weights}
-    found: dict[str, tuple[int, LayerCall, LayerCall]] = {}  # where it begins, what the shortcut is around, last layer
-    for place, call in enumerate(calls):
-        around = patient.around(call) if call.name in once and call is not patient.weights[-1] else None
-        if around is not None and around.end in ("", call.name):
-            found[around.name] = found[around.name][0] if around.name in found else place, around, call
-    spans = list[tuple[str, LayerCall, str]]()
-    for name, (place, around, last) in found.items():
-        if any(other.startswith(f"{name}.") for other in found):
-            continue  # shortcuts inside it are enough
-        first = place
-        while first and _passes_on(calls[first - 1], once) and calls[first - 1].before == around.before:
-            first -= 1
-        inside = calls[first].name.startswith(f"{name}.") or first == place
-        spans.append((name if inside else calls[first].name, around, last.name))
-    return spans
-
-
-def _passes_on(call: LayerCall, once: set[str]) -> bool:
-    """Whether it is an activation, a norm or dropout of its own between two layers."""
-    return call.name not in once and call.before == call.after and not isinstance(call.module, nn.Embedding)
-
-
-def _norms(patient: Patient) -> Made:
-    if patient.states.of_kind("normalisation"):
-        return "it has norms"
-    layers = patient.weights[:-1]
-    if not layers:
-        return "it has no layer that a norm could follow"
-    made, names = list[Change](), [call.name for call in layers]
-    for kind, unit in (("layer", "each sample over its units"), ("batch", "each unit over the samples")):
-        if kind == "batch" and any(isinstance(call.module, nn.Linear) and len(call.after) != 2 for call in layers):
-            continue
-        words, remedy = f"add a norm after each of {len(names)} layers ({unit})", {"layers": names, "kind": kind}
-        made.append(Change(f"{kind}_norms", "norms", words, "it has no norm", (Remedy("add_norms", remedy),)))
-    return made
-
-
-def _norms_first(patient: Patient) -> Made:
-    kinds = nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
-    names = [name for name, m in patient.model.named_modules() if isinstance(m, kinds) and not m.norm_first]
-    if not names:
-        return "it has no transformer layers of torch.nn that normalise after the sum"
-    words = f"normalise at the beginning of the branches of {len(names)} transformer layers instead of after their sums"
-    reason = "norms after the sums scale the shortcut down at each block"
-    return [Change("norms_first", "norms", words, reason, (Remedy("norms_first", {"modules": names}),))]
-
-
 def _activations(patient: Patient) -> Made:
     names = [name for name, module in patient.model.named_modules() if isinstance(module, SATURATING)]
     names = [name for name in names if name != (patient.calls[-1].name if patient.calls else "")]
@@ -231,7 +107,7 @@ def _starts(patient: Patient) -> Made:
     finite = sizes[sizes.isfinite() & (sizes > 0)]
     spread = f"{in_words(float(finite.min()), 2)} to {in_words(float(finite.max()), 2)}" if len(finite) else "no number"
     reason = f"the values that layers give have sizes from {spread}"
-    ends = _scaled_ends(patient, 1 / math.sqrt(len(patient.blocks))) if patient.blocks else ()
+    ends = scaled_ends(patient, 1 / math.sqrt(len(patient.blocks))) if patient.blocks else ()
     scaled = ", and branches of size 1/√L" if ends else ""
 
     def start(name: str, words: str, remedy: Remedy) -> Change:
@@ -252,8 +128,13 @@ def _starts(patient: Patient) -> Made:
     if not patient.blocks and len(patient.weights) > LEAST_LAYERS:
         words = "draw pairs of opposite weights, so that the network starts as a linear isometry"
         made.append(Change("looks_linear", "start", words, reason, (Remedy("looks_linear", {"seed": 0}),)))
-    he = Change("he", "start", "draw the weights anew at the size of He", reason, (Remedy("he", {"seed": 0}),))
-    return [*made, he]
+    laws = {"he": "He"}
+    if any(isinstance(module, SATURATING) for module in patient.model.modules()):
+        laws["xavier"] = "Xavier, which suits activations that saturate"
+    for law, size in laws.items():
+        words = f"draw the weights anew at the size of {size}"
+        made.append(Change(law, "start", words, reason, (Remedy(law, {"seed": 0}),)))
+    return made
 
 
 def _torch_start(patient: Patient) -> Made:
@@ -270,28 +151,6 @@ def _torch_start(patient: Patient) -> Made:
     words = "start every layer as torch does by itself, also embeddings, norms, recurrent and attention layers"
     reason = f"{worst} has {in_words(sizes[worst])} times the size that torch gives it"
     return [Change("torch_default", "start", words, reason, (Remedy("torch_default", {"seed": 0}),))]
-
-
-def _branches(patient: Patient) -> Made:
-    if not patient.blocks:
-        return patient.refused or "it has no residual blocks"
-    small = 1 / math.sqrt(len(patient.blocks))
-    reason = f"{len(patient.blocks)} branches are added to the signal one after the other"
-    words, ends = "start the last layer of each branch at zero", _scaled_ends(patient, 0.0)
-    zero = Change("zero_branches", "branches", words, reason, ends)
-    words, ends = f"scale each branch by 1/√L = {in_words(small, 2)}", _scaled_ends(patient, small)
-    return [zero, Change("small_branches", "branches", words, reason, ends)]
-
-
-def _scaled_ends(patient: Patient, factor: float) -> tuple[Remedy, ...]:
-    """The last layer of each branch times a factor."""
-    factors: dict[str, float] = {}
-    met: set[int] = set()  # blocks may share a layer, which is scaled once
-    for block in patient.blocks:
-        ends = [name for name in block.branch_ends if id(patient.model.get_parameter(name)) not in met]
-        met |= {id(patient.model.get_parameter(name)) for name in ends}
-        factors |= dict.fromkeys(ends, float(f"{factor:.4g}"))
-    return (Remedy("scale_parameters", {"factors": factors}),) if factors else ()
 
 
 def _head(patient: Patient) -> Made:
@@ -337,10 +196,12 @@ _KINDS: tuple[tuple[int, str, Callable[[Patient], Made]], ...] = (
     (1, "torch's own start", _torch_start),
     (1, "another size of the last layer", _head),
     (1, "another start", _starts),
-    (1, "another size of branches", _branches),
-    (2, "shortcuts", _shortcuts),
-    (2, "norms", _norms),
-    (2, "norms before the sum", _norms_first),
+    (1, "another size of branches", branches),
+    (2, "shortcuts", shortcuts),
+    (2, "norms", norms),
+    (2, "norms before the sum", norms_first),
     (2, "other activations", _activations),
+    (2, "sums as they are", open_sums),
+    (2, "learned sizes of branches", learned_scales),
     (0, "warm-up and clipping", _training),
 )

@@ -18,9 +18,10 @@ from skiplens.graph.batch import take
 from skiplens.graph.inputs import copy_of, require_module, try_call
 from skiplens.graph.lens import Subject, with_targets
 from skiplens.graph.loss import Loss, loss_name, loss_rule
-from skiplens.improvement.changes import COOL_DOWN, Change, Keep, Plan, changed, changes_for, cool_down, trained_with
+from skiplens.improvement.changes import COOL_DOWN, Keep, changes_for, cool_down
 from skiplens.improvement.drawing import look
 from skiplens.improvement.patient import Patient, has_numbers, quantised_layers
+from skiplens.improvement.plan import Change, Plan, changed, trained_with
 from skiplens.improvement.race import Race, RacedRun, run_to_the_end
 from skiplens.improvement.reading import Improvement
 from skiplens.improvement.search import FULL, WORTH, Search, Tried, kept, named

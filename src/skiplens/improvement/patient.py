@@ -10,14 +10,19 @@ from torch import Tensor, nn
 
 from skiplens.base.errors import SkiplensError
 from skiplens.base.preserve_state import preserve_state
-from skiplens.graph import Batch, ResidualBlock, find_residual_blocks
+from skiplens.base.randomness import Randomness
+from skiplens.graph import Batch, ResidualBlock, ResidualNetwork, dissect
 from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import first_line
+from skiplens.graph.lens import Subject
 from skiplens.graph.loss import Loss
+from skiplens.signal import SignalLens
 from skiplens.signal.layers import LayerStates, layer_states
 from skiplens.task import TaskReading, measure_task
 from skiplens.trainability.optimizers import OptimizerChoice
 from skiplens.zoo.weight_laws import WeightLayer
+
+SHARED = 32  # samples on which branches are compared with their shortcuts
 
 
 class LayerCall(NamedTuple):
@@ -57,22 +62,34 @@ class Patient:
         return measure_task(self.model, self.batch, self.loss)
 
     @cached_property
-    def _dissected(self) -> tuple[list[ResidualBlock], str]:
+    def _dissected(self) -> tuple[ResidualNetwork | None, str]:
         try:
-            found = find_residual_blocks(self.model, self.batch.first(2).inputs)
+            return dissect(self.model, self.batch.first(2).inputs), ""
         except SkiplensError as error:
-            return [], first_line(error)
-        return [block for block in found if block.parent is None], ""
+            return None, first_line(error)
 
     @property
-    def blocks(self) -> list[ResidualBlock]:
-        """The outermost residual blocks; none where the model cannot be taken apart, see `refused`."""
+    def network(self) -> ResidualNetwork | None:
+        """The model taken apart; None where that cannot be done, see `refused`."""
         return self._dissected[0]
 
     @property
     def refused(self) -> str:
         """Why the model could not be taken apart."""
         return self._dissected[1]
+
+    @cached_property
+    def blocks(self) -> list[ResidualBlock]:
+        """The outermost residual blocks; none where the model cannot be taken apart."""
+        return [block for block in self.network.blocks if block.parent is None] if self.network else []
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """Of each residual block the size of what its branch adds, over that of what its shortcut brings."""
+        subject = Subject(self.model, self.batch.first(SHARED), "", loss=self.loss)
+        found = SignalLens()(subject, Randomness(0))
+        ratios = (found.branch_norms / found.shortcut_norms).tolist()
+        return dict(zip(found.block_names, ratios, strict=True))
 
     @cached_property
     def calls(self) -> list[LayerCall]:

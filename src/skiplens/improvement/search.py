@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from skiplens.base import InvalidInputError, Progress, SkiplensError
 from skiplens.graph.inputs import first_line
-from skiplens.improvement.changes import Change, Plan, changed, ordered, trained_with
 from skiplens.improvement.patient import Patient
+from skiplens.improvement.plan import Change, Plan, changed, ordered, trained_with
 from skiplens.readings import Reading, Store
 from skiplens.trainability.forecast import LEAST_COST, READINGS, forecast
 from skiplens.trainability.reading import Forecast
