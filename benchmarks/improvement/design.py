@@ -11,7 +11,8 @@ import argparse
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -21,7 +22,7 @@ import torch
 
 from benchmarks.improvement.run import GRID
 from benchmarks.trainability.pool import append_rows, read_rows, shared_out
-from benchmarks.trainability.tasks import CONTEXT, Task, task
+from benchmarks.trainability.tasks import BATCH, CONTEXT, Task, task
 from benchmarks.trainability.train import LAST, STEPS, cross_entropy
 from skiplens.zoo.blueprint import Blueprint
 
@@ -37,6 +38,7 @@ WIDTHS = {"mlp": 96, "resnet": 16, "transformer": 48}
 DEPTHS = (10, 50, 200)
 NETWORKS = ("designed", "usual", "usual with shortcuts")
 SEEDS = 3
+EAGER = 3  # steps on a GPU before one is recorded, so that all that is made once is there
 ALIKE = 1.05  # times the loss are as good
 LEARNT = 0.01  # of a guess: what both end below they have learnt by heart, and ratios of such losses say nothing
 
@@ -66,7 +68,10 @@ def trained(job: Job) -> list[dict[str, Any]]:
     plan = plan_of(job, work)
     choices = f"shortcut={plan.shortcut} branches={plan.branches} norm={plan.norm} start={plan.start}"
     known = dict(zip(COLUMNS, job.key, strict=False)) | {"guess": f"{work.guess:.5g}", "choices": choices}
-    return [known | {"rate": f"{rate:.4g}", "loss": f"{end_of(plan, work, job, rate):.5g}"} for rate in GRID]
+    # what is recorded on a GPU must not have begun on the stream that all share
+    with torch.cuda.stream(torch.cuda.Stream()) if job.device.startswith("cuda") else nullcontext():
+        ends = [end_of(plan, work, job, rate) for rate in GRID]
+    return [known | {"rate": f"{rate:.4g}", "loss": f"{end:.5g}"} for rate, end in zip(GRID, ends, strict=True)]
 
 
 def work_of(job: Job) -> Task:
@@ -93,16 +98,35 @@ def plan_of(job: Job, work: Task) -> Blueprint:
 def end_of(plan: Blueprint, work: Task, job: Job, rate: float) -> float:
     """The mean loss of the last steps of a training with Adam, infinite where it diverged."""
     model = plan.build(job.seed).to(job.device).train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    losses = torch.empty(job.steps, device=job.device)
-    for number, (inputs, targets) in zip(range(job.steps), work.batches(job.seed), strict=False):
-        loss = cross_entropy(model(inputs), targets)
+    on_gpu = job.device.startswith("cuda")
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate, capturable=on_gpu)
+    inputs, targets, loss = work.inputs[:BATCH].clone(), work.targets[:BATCH].clone(), torch.zeros(())
+
+    def step() -> None:
+        nonlocal loss
         optimizer.zero_grad()
+        loss = cross_entropy(model(inputs), targets)
         loss.backward()
         optimizer.step()
+
+    losses, take_step = torch.empty(job.steps, device=job.device), step
+    for number, batch in zip(range(job.steps), work.batches(job.seed), strict=False):
+        for own, drawn in zip((inputs, targets), batch, strict=True):
+            own.copy_(drawn)
+        if on_gpu and number == EAGER:
+            take_step = recorded(step)
+        take_step()
         losses[number] = loss.detach()
     end = float(losses[-LAST:].mean())
     return max(end, torch.finfo(torch.float32).tiny) if math.isfinite(end) else math.inf
+
+
+def recorded(step: Callable[[], None]) -> Callable[[], None]:
+    """The step as one program of the GPU: deep networks of small layers wait for Python otherwise."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+        step()
+    return graph.replay
 
 
 def best_ends(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, float]]:
