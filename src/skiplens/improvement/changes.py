@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import Literal
 
 import torch
@@ -43,9 +44,9 @@ def _cannot_change(patient: Patient) -> dict[str, str]:
 
 
 def changes_for(patient: Patient, keep: Keep) -> tuple[list[Change], dict[str, str]]:
-    """The changes that `keep` allows, those that a reading calls for first; and why the others were left out."""
+    """The changes that `keep` allows, one of each kind before the next of any; and why the others were left out."""
     allowed = _LEVELS[keep]
-    found: list[Change] = []
+    found: list[list[Change]] = []  # a cost that is too small for all leaves out the last
     left_out: dict[str, str] = {}
     for level, name, make in _KINDS:
         if level > allowed:
@@ -55,8 +56,10 @@ def changes_for(patient: Patient, keep: Keep) -> tuple[list[Change], dict[str, s
         if isinstance(made, str):
             left_out[name] = made
         else:
-            found += made
-    return found, left_out | _cannot_change(patient)
+            found.append(made)
+    *others, training = found  # how it is trained can always be changed, and helps least
+    in_turn = [change for row in zip_longest(*others) for change in row if change is not None]
+    return [*in_turn, *training], left_out | _cannot_change(patient)
 
 
 def _standardised(patient: Patient) -> Made:
