@@ -32,7 +32,7 @@ CASES = (
     ("mlp", "grey images"),
     ("mlp", "few digits"),
     ("resnet", "cifar10"),
-    ("transformer", "text"),
+    ("transformer", "more text"),
 )
 WIDTHS = {"mlp": 96, "resnet": 16, "transformer": 48}
 DEPTHS = (10, 50, 200)

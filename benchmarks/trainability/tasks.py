@@ -14,7 +14,14 @@ from torch import Tensor
 from skiplens.data import load
 
 # So few images and texts that a good network has learnt them by heart after 400 steps: else nearly all would be bad.
-SAMPLES = {"digits": 10_000, "cifar10": 1_024, "text": 256, "grey images": 8_192, "few digits": 256}
+SAMPLES = {
+    "digits": 10_000,
+    "cifar10": 1_024,
+    "text": 256,
+    "grey images": 8_192,
+    "few digits": 256,
+    "more text": 8_192,  # too much to learn by heart; for designs alone
+}
 BATCH = 64
 CONTEXT = 32  # characters that a text network sees at once
 CHARACTERS = 48  # the most frequent ones; all others are one more class
@@ -56,6 +63,7 @@ def task(name: str) -> Task:
         "text": _text,
         "grey images": _grey_images,
         "few digits": _few_digits,
+        "more text": lambda: _text("more text"),
     }[name]()
 
 
@@ -98,20 +106,20 @@ def _images(name: str, samples: int) -> tuple[Tensor, Tensor]:
     return images, labels.long()
 
 
-def _text() -> Task:
+def _text(name: str = "text") -> Task:
     """Each next character of texts."""
-    stored = STORED / f"text-{SAMPLES['text']}-{CONTEXT}.pt"
+    stored = STORED / f"text-{SAMPLES[name]}-{CONTEXT}.pt"
     if not stored.exists():
         stored.parent.mkdir(exist_ok=True)
-        torch.save(_windows(), stored)
+        torch.save(_windows(SAMPLES[name]), stored)
     windows = torch.load(stored)
-    return Task("text", windows[:, :-1].clone(), windows[:, 1:].clone(), CHARACTERS + 1)
+    return Task(name, windows[:, :-1].clone(), windows[:, 1:].clone(), CHARACTERS + 1)
 
 
-def _windows() -> Tensor:
+def _windows(samples: int) -> Tensor:
     """Pieces of the help texts that come with Python 3.11, as numbers of characters."""
     text = "".join(pydoc_data.topics.topics.values())
     frequent = {character: place for place, (character, _) in enumerate(Counter(text).most_common(CHARACTERS))}
     codes = torch.tensor([frequent.get(character, CHARACTERS) for character in text])
-    starts = torch.randperm(len(codes) - CONTEXT - 1, generator=torch.Generator().manual_seed(0))[: SAMPLES["text"]]
+    starts = torch.randperm(len(codes) - CONTEXT - 1, generator=torch.Generator().manual_seed(0))[:samples]
     return codes[starts[:, None] + torch.arange(CONTEXT + 1)]
