@@ -8,7 +8,7 @@ from torch import nn
 
 from skiplens import zoo
 from skiplens.base.errors import InvalidInputError
-from skiplens.edits.remedies import apply_remedy, code_of
+from skiplens.edits.remedies import apply_remedy, code_of, one_program
 from skiplens.graph.dissect import find_residual_blocks
 from skiplens.readings.finding import Remedy
 from tests.networks import drawn
@@ -72,3 +72,13 @@ def test_pools_beside_projections():
 def test_an_unknown_remedy_is_named():
     with pytest.raises(InvalidInputError, match=r"no remedy 'scale_parameter'\. Did you mean scale_parameters"):
         apply_remedy(Remedy("scale_parameter"), network())
+
+
+def test_imports_of_joined_code_stand_first_and_once():
+    he, orthogonal = (code_of(Remedy(name, {"seed": seed})) for seed, name in enumerate(("he", "orthogonal")))
+    lines = one_program([he, "", orthogonal]).splitlines()
+    assert lines[:3] == ["import skiplens as sl", "from skiplens.base.randomness import Randomness", ""]
+    assert [line[:30] for line in lines[3:]] == ["model = sl.initialisation.he(m", "model = sl.initialisation.orth"]
+    pasted = {"model": nn.Linear(3, 2)}
+    exec("\n".join(lines), pasted)
+    assert torch.allclose(pasted["model"].weight @ pasted["model"].weight.T, torch.eye(2), atol=1e-6)

@@ -1,6 +1,6 @@
 """Remedies carried out: from a model to a new one, the given one left as it is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,6 +130,13 @@ MODES = ("evaluation_mode", "training_mode")  # they change how a network is loo
 def code_of(remedy: Remedy) -> str:
     """The remedy as code to paste, for a model that is called `model` (and its inputs `inputs`)."""
     return _CODE[remedy.name](remedy.parameters)
+
+
+def one_program(pieces: Iterable[str]) -> str:
+    """Pieces of code to paste as one: what they import stands first, once."""
+    lines = [line for piece in pieces for line in piece.splitlines() if line]
+    imports = dict.fromkeys(line for line in lines if line.startswith(("import ", "from ")))
+    return "\n".join([*imports, *[""] * bool(imports), *(line for line in lines if line not in imports)])
 
 
 def words_of(remedy: Remedy) -> str:

@@ -14,6 +14,7 @@ from skiplens.base.identity import fingerprint
 from skiplens.base.preserve_state import preserve_random_state, preserve_state
 from skiplens.base.version import VERSION
 from skiplens.base.words import in_words
+from skiplens.edits.remedies import one_program
 from skiplens.graph.batch import take
 from skiplens.graph.inputs import copy_of, require_module, try_call
 from skiplens.graph.lens import Subject, with_targets
@@ -191,7 +192,7 @@ class _Work:
             changes=tuple(change.words for change in plan),
             reasons=tuple(change.reason for change in plan),
             gains=torch.tensor([gains[change.name] for change in plan], dtype=torch.float64),
-            code="\n".join(change.code for change in in_order),
+            code=one_program(change.code for change in in_order),
             tried=tuple(tried.name for tried in search.tried),
             scores=torch.tensor([tried.found.score for tried in search.tried], dtype=torch.float64),
             costs=torch.tensor([tried.found.cost for tried in search.tried]),

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from skiplens.edits.remedies import apply_remedy, code_of
+from skiplens.edits.remedies import apply_remedy, code_of, one_program
 from skiplens.readings.finding import Remedy
 from skiplens.trainability.optimizers import OptimizerChoice
 
@@ -33,7 +33,7 @@ class Change:
     @property
     def code(self) -> str:
         """The change as code to paste, for a model called `model`, its inputs `inputs` and its `optimizer`."""
-        return "\n".join([*map(code_of, self.remedies), *filter(None, [self.training_code])])
+        return one_program([*map(code_of, self.remedies), self.training_code])
 
 
 Plan = tuple[Change, ...]
