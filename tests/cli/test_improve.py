@@ -48,7 +48,8 @@ def test_the_folder_holds_report_code_and_weights(file, tmp_path):
     done = run(file, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert "instead of" in done.output, done.output
-    assert "What was tried" in done.output and "trainings' worth of steps" in done.output
+    assert "What was tried" not in done.output and "trainings' worth of steps" in done.output
+    assert "Why: " in done.output and "What was tried" in run(file, "--out", tmp_path / "out", "--full").output
     report = Report.load(tmp_path / "out")
     assert report.verdict.split(":")[0][:40] in " ".join(done.output.split())
     pasted = {}
@@ -73,7 +74,7 @@ def test_what_an_earlier_call_left_does_not_stay(file, tmp_path, monkeypatch):
     for name in ("change.py", "model.pt"):
         (tmp_path / name).write_text("of another model")
     done = run(file, "--out", tmp_path, "--keep", "outputs", "--cost", "140")
-    assert done.exit_code == 0 and "as well as anything tried" in done.output
+    assert done.exit_code == 0 and "as well as anything tried" in done.output and "What was tried" in done.output
     assert not (tmp_path / "change.py").exists() and not (tmp_path / "model.pt").exists()
 
 

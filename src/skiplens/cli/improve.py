@@ -29,6 +29,7 @@ def improve(
         Path, typer.Option(help="Folder for the report, change.py and model.pt; a killed command goes on there.")
     ] = Path("runs/improve"),
     as_json: Annotated[bool, typer.Option("--json", help="Write what was found to standard output as JSON.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print all that was tried, not only what was found.")] = False,
 ) -> None:
     """Find the change that makes a model train better, and prove it by training both.
 
@@ -63,7 +64,12 @@ def improve(
     if as_json:
         console.print_json(to_json(better.reading))
         return
-    console.print_table("What was tried", better.reading.rows())
+    if full or not better.changes:
+        console.print_table("What was tried", better.reading.rows())
     console.out().print(better.sentence, markup=False, style="bold")
+    if better.changes:
+        console.out().print(f"Why: {'; '.join(better.reading.reasons)}.", markup=False)
     code = f"The change as code is in {out / 'change.py'}, the changed weights in {out / 'model.pt'}. "
     console.out().print(f"{code * bool(better.changes)}The report is in {page}", markup=False)
+    if better.changes and not full:
+        console.out().print("--full prints all that was tried.", markup=False, style="dim")
