@@ -4,9 +4,9 @@ For each part: does a group of it train, stop, go on and give readings here, how
 networks, and how many seconds would the whole part take? What fails says where, and the next part begins.
 """
 
+import argparse
 import gc
 import math
-import sys
 import tempfile
 import time
 import traceback
@@ -126,4 +126,9 @@ def main(parts: Sequence[str] = (), preset: Preset = "paper", steps: int = STEPS
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
+    parser.add_argument("--preset", default="paper", help="smoke and laptop are for a processor")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of an epoch")
+    asked = parser.parse_args()
+    main(asked.parts, asked.preset, asked.steps)
