@@ -7,6 +7,7 @@ written; `python -m tools.claims_page` takes the words from there. Words that th
 """
 
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -41,6 +42,8 @@ def decided(found: Reproduction) -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    os.environ.pop("SKIPLENS_DATA", None)
+    os.environ["SKIPLENS_CACHE"] = tempfile.mkdtemp()  # what lacks data says so, also where they are at hand
     collect([Path(folder) for folder in sys.argv[1:]], archive("gpu"))
     for alarm in judged().changed:
         sys.stdout.write(f"{alarm.name} was {alarm.recorded}: say why in docs/judging.md\n")

@@ -1,18 +1,22 @@
 """Train the image runs of two studies on one GPU, side by side: `python results/gpu/sweep.py FOLDER MINUTES [PART …]`.
 
-Parts are trained in the order given (by default as PARTS lists them, the most decisive first), some replicates at a
-time. When the minutes are over, the last epoch is kept in FOLDER; the same command goes on from there. A part that
-fails says why, and the next one begins. Then `skiplens reproduce STUDY/ITEM --preset paper --out FOLDER` gives verdicts
-and figures, on any machine.
+Parts are trained in the order given (by default as PARTS lists them, the most decisive first), a few replicates at a
+time, whose readings are stored when they end. When the minutes are over, the last epoch is kept in FOLDER; the same
+command goes on from there. A group that fails is tried again with half as many networks, at last with one and without
+a CUDA graph; what fails then is named and passed over. Then `skiplens reproduce STUDY/ITEM --preset paper --out FOLDER`
+gives verdicts and figures, on any machine. Several of these commands with other parts may share FOLDER.
 """
 
+import argparse
 import gc
+import hashlib
+import json
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +26,7 @@ os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # read when the GPU 
 import torch
 from torch import Tensor, nn
 
+from skiplens.base.files import write_content
 from skiplens.base.preserve_state import full_precision
 from skiplens.graph.batch import Batch
 from skiplens.papers.images import Portion, training_and_test
@@ -36,7 +41,11 @@ from skiplens.training.checkpoints import Checkpoint
 from skiplens.training.recipe import Recipe
 
 IMAGES_OF_CIFAR = 50_000
-SECONDS_BETWEEN_COPIES = 200.0  # of the runs on disk, for which the GPU waits a second
+SEEN = 2  # replicates of figure 2 that had been trained, at 20 to 56 layers, before its epochs were chosen
+SECONDS_BETWEEN_COPIES = 60.0  # of the runs on disk, for which the GPU waits a second
+SECONDS_BETWEEN_LINES = 20.0  # about the group that is being trained
+MOST_PASSED_OVER = 3  # networks one after the other that fail on their own, before the part is given up
+START_AGAIN = 75  # the exit status where an error has left the GPU of no use to this process
 
 
 class ImageRuns(NamedTuple):
@@ -69,12 +78,16 @@ class AsTrained(nn.Module):
 
 
 def run_side_by_side(
-    runs: Sequence[Run], how: ImageRuns, store: Store, stop: Callable[[int], bool] = lambda epochs_left: False
+    runs: Sequence[Run],
+    how: ImageRuns,
+    store: Store,
+    stop: Callable[[int], bool] = lambda epochs_left: False,
+    graph: bool = True,
 ) -> bool:
     """Train runs of one data set and length at once and store their readings; whether `stop` let them come to the end.
 
     Each reading is what its measure would give alone, up to rounding. What was stopped or killed goes on from the last
-    epoch that was kept beside the store.
+    epoch that was kept beside the store. Without a `graph` operations are launched one by one.
     """
     every: list[Any] = [run.settings for run in runs]
     one, device = every[0], "cuda" if every[0].gpu else "cpu"
@@ -82,7 +95,9 @@ def run_side_by_side(
     training, test = training_and_test(one.data, portion, one.batch_size, device)
     clock = Provenance.begin({}, one.seed, device)
     networks, recipes = built(runs, how, device)
-    kept = unfinished_path(store, f"{len(runs)}-{runs[0].key}")
+    if not graph:
+        recipes = [replace(recipe, cuda_graph=False) for recipe in recipes]
+    kept = kept_at(runs, store, graph)
     kept.parent.mkdir(parents=True, exist_ok=True)
     checkpoint = Checkpoint(kept, SECONDS_BETWEEN_COPIES)
     with full_precision():
@@ -96,6 +111,12 @@ def run_side_by_side(
         store.save(run.key, Measurement(name=run.measure, arrays=arrays, provenance=said))
     kept.unlink(missing_ok=True)
     return True
+
+
+def kept_at(runs: Sequence[Run], store: Store, graph: bool = True) -> Path:
+    """Where these runs are kept while they are trained."""
+    name = hashlib.sha256(" ".join(run.key for run in runs).encode()).hexdigest()[:16]
+    return unfinished_path(store, name if graph else f"{name}-no-graph")
 
 
 def built(runs: Sequence[Run], how: ImageRuns, device: str) -> tuple[list[nn.Module], list[Recipe]]:
@@ -126,9 +147,10 @@ def whole(preset: Preset) -> list[Run]:
     return [run for run in _cifar10(preset) if _has(run, epochs=images.ImageTraining().epochs)]
 
 
-def norms(preset: Preset) -> list[Run]:
-    """Figure 2."""
-    return fig2_fig9.fig2_runs(fig2_fig9.SIZES[preset], 0)
+def norms(preset: Preset, seen: bool = False) -> list[Run]:
+    """Figure 2; some replicates had been seen before it was said how many epochs there are."""
+    runs = fig2_fig9.fig2_runs(fig2_fig9.SIZES[preset], 0)
+    return [run for run in runs if (_replicate(run) < SEEN) == seen]
 
 
 def errors(depth: int, preset: Preset, lengths: Sequence[int] = (1, 2, 3, 4, 6)) -> list[Run]:
@@ -139,38 +161,106 @@ def errors(depth: int, preset: Preset, lengths: Sequence[int] = (1, 2, 3, 4, 6))
 
 # The runs, how they are trained, and how many networks at once.
 PARTS: dict[str, tuple[Callable[[Preset], list[Run]], ImageRuns, int]] = {
-    "rate_0.1": (lambda preset: pairs(0.1, preset), PAIRS, 12),
-    "rate_0.05": (lambda preset: pairs(0.05, preset), PAIRS, 12),
-    "rate_0.02": (lambda preset: pairs(0.02, preset), PAIRS, 12),
-    "norms": (norms, NORMS, 30),
-    "rate_0.2": (lambda preset: pairs(0.2, preset), PAIRS, 12),
-    "unstable": (unstable, PAIRS, 16),
-    "longer": (lambda preset: errors(38, preset, (2, 6)), NORMS, 16),
-    "whole": (whole, PAIRS, 10),
-    "errors_38": (lambda preset: errors(38, preset, (1, 3, 4)), NORMS, 24),
-    "errors_110": (lambda preset: errors(110, preset), NORMS, 20),
-    "errors_434": (lambda preset: errors(434, preset), NORMS, 10),
+    "rate_0.1": (lambda preset: pairs(0.1, preset), PAIRS, 6),
+    "norms": (norms, NORMS, 10),
+    "rate_0.05": (lambda preset: pairs(0.05, preset), PAIRS, 6),
+    "rate_0.02": (lambda preset: pairs(0.02, preset), PAIRS, 6),
+    "norms_seen": (lambda preset: norms(preset, seen=True), NORMS, 10),
+    "rate_0.2": (lambda preset: pairs(0.2, preset), PAIRS, 6),
+    "unstable": (unstable, PAIRS, 8),
+    "longer": (lambda preset: errors(38, preset, (2, 6)), NORMS, 8),
+    "whole": (whole, PAIRS, 4),
+    "errors_38": (lambda preset: errors(38, preset, (1, 3, 4)), NORMS, 12),
+    "errors_110": (lambda preset: errors(110, preset), NORMS, 10),
+    "errors_434": (lambda preset: errors(434, preset), NORMS, 5),
 }
+
+
+@dataclass
+class Way:
+    """How the groups of a part are trained; a group that fails makes it humbler, also for a later command."""
+
+    at_once: int
+    graph: bool = True
+
+    def humbler(self, failed: int) -> bool:
+        """Half of the networks that failed, at last one without a graph; whether there was such a way."""
+        if failed > 1:
+            self.at_once = failed // 2
+            return True
+        without, self.graph = self.graph, False
+        return without
 
 
 def main(folder: Path, minutes: float, parts: Sequence[str] = (), preset: Preset = "paper") -> None:
     """Do what is missing of the parts, group by group, until the time is over."""
     claim_folder(folder, preset)
-    store, end = Store(folder / "store"), time.monotonic() + 60 * minutes
+    end = time.monotonic() + 60 * minutes
     for part in parts or PARTS:
-        planned, how, at_once = PARTS[part]
-        for group in groups(planned(preset), store, at_once):
-            gc.collect()  # what the group before has left on the GPU
-            pace = Pace(end)
-            try:
-                ended = run_side_by_side(group, how, store, pace)
-            except Exception:
-                traceback.print_exc()
+        try:
+            over = not do(part, folder, end, preset)
+        except Exception:
+            traceback.print_exc()
+            say(f"{part}: failed, the next part begins")
+            continue
+        if over:
+            say("the time is over")
+            return
+    say("all parts are through")
+
+
+def do(part: str, folder: Path, end: float, preset: Preset) -> bool:
+    """Train what is missing of a part; False where the time was over before."""
+    planned, how, at_once = PARTS[part]
+    store, way, passed_over, in_a_row = Store(folder / "store"), kept_way(folder, part), set[str](), 0
+    while every := groups(planned(preset), store, way.at_once, passed_over):
+        group = every[0]
+        gc.collect()  # what the group before has left on the GPU
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+        pace = Pace(end, f"{part}, {len(group)} of {sum(map(len, every))} networks")
+        try:
+            ended = run_side_by_side(group, how, store, pace, way.graph)
+        except Exception:
+            traceback.print_exc()
+            say(f"{part}: {len(group)} networks failed{'' if way.graph else ' without a graph'}")
+            kept_at(group, store, way.graph).unlink(missing_ok=True)
+            if not way.humbler(len(group)):
+                say(f"{part}: passed over {group[0]}")
+                passed_over.add(group[0].key)
+                way, in_a_row = Way(at_once), in_a_row + 1
+            keep_way(folder, part, way)
+            if torch.cuda.is_initialized():
+                require_working_gpu()
+            if in_a_row == MOST_PASSED_OVER:
                 say(f"{part}: failed, the next part begins")
-                break
-            say(f"{part}: {len(group)} networks, {pace.said(len(group))}, {'done' if ended else 'kept'}")
-            if not ended or time.monotonic() > end:
-                return
+                return True
+            continue
+        in_a_row = 0
+        say(f"{part}: {len(group)} networks, {pace.said(len(group))}, {'done' if ended else 'kept'}")
+        if not ended or time.monotonic() > end:
+            return False
+    return True
+
+
+def kept_way(folder: Path, part: str) -> Way:
+    """How the last command trained a part."""
+    place = folder / f"ways/{part}.json"
+    return Way(**json.loads(place.read_text("utf-8"))) if place.exists() else Way(PARTS[part][2])
+
+
+def keep_way(folder: Path, part: str, way: Way) -> None:
+    """For the next command."""
+    write_content(folder / f"ways/{part}.json", json.dumps(asdict(way)) + "\n")
+
+
+def require_working_gpu() -> None:
+    """End the process where an error has spoiled its GPU for good; the next one goes on, with fewer networks."""
+    try:
+        torch.zeros(1, device="cuda").add_(1).item()
+    except RuntimeError:
+        say("the GPU is of no use to this process any more: start it again")
+        raise SystemExit(START_AGAIN) from None
 
 
 def say(words: str) -> None:
@@ -179,9 +269,10 @@ def say(words: str) -> None:
     sys.stdout.flush()
 
 
-def groups(runs: Sequence[Run], store: Store, at_once: int) -> list[list[Run]]:
+def groups(runs: Sequence[Run], store: Store, at_once: int, passed_over: Collection[str] = ()) -> list[list[Run]]:
     """So many of the runs that are not stored at once, replicate by replicate; a group is stored as a whole."""
-    rest = iter([run for run in sorted(runs, key=_replicate) if not store.path(run.key).exists()])
+    missing = (run for run in runs if run.key not in passed_over and not store.path(run.key).exists())
+    rest = iter(sorted(missing, key=_replicate))
     found = []
     while group := list(islice(rest, at_once)):
         found.append(group)
@@ -191,14 +282,17 @@ def groups(runs: Sequence[Run], store: Store, at_once: int) -> list[list[Run]]:
 class Pace:
     """Says stop before an epoch that would end after the time; counts and times the epochs of this command."""
 
-    def __init__(self, end: float) -> None:
-        self.end, self.epochs = end, 0
-        self.begun = self.last = time.monotonic()
+    def __init__(self, end: float, name: str = "") -> None:
+        self.end, self.name, self.epochs = end, name, 0
+        self.begun = self.last = self.told = time.monotonic()
 
     def __call__(self, epochs_left: int) -> bool:
         """Whether the next epoch, which takes about as long as this one, would be too late."""
         now = time.monotonic()
         took, self.last, self.epochs = now - self.last, now, self.epochs + 1
+        if self.name and now - self.told > SECONDS_BETWEEN_LINES:
+            self.told = now
+            say(f"{self.name}: {took:.1f} s an epoch, {epochs_left} left")
         return now + 1.1 * took > self.end
 
     def said(self, networks: int) -> str:
@@ -221,4 +315,10 @@ def _replicate(run: Run) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3:])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("minutes", type=float)
+    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
+    parser.add_argument("--preset", default="paper", help="smoke and laptop show on a processor that everything runs")
+    asked = parser.parse_args()
+    main(asked.folder, asked.minutes, asked.parts, asked.preset)

@@ -92,7 +92,7 @@ def test_a_reproduction_takes_what_the_store_has_and_does_not_ask_for_a_gpu(tmp_
     for one in planned:
         depth, replicate = one.settings.depth, one.settings.replicate
         if depth == 20 or (depth == 32 and replicate < 3):
-            norm = torch.full((17,), 9.0 - 0.1 * depth + 1e-5 * replicate, dtype=torch.float64)
+            norm = torch.full((11,), 9.0 - 0.1 * depth + 1e-5 * replicate, dtype=torch.float64)
             said = dataclasses.replace(reading.provenance, settings=one.settings.to_json())
             arrays = {**reading.arrays, "norm": norm, "epoch_loss": norm}
             store.save(one.key, dataclasses.replace(reading, arrays=arrays, provenance=said))
@@ -148,8 +148,64 @@ def test_a_part_that_fails_says_where_and_the_next_one_begins(tmp_path, monkeypa
     SCRIPT.main(tmp_path, 60.0)
     said = capsys.readouterr()
     assert "in network_of" in said.err and "A depth of 9 does not give three stages" in said.err
-    assert "wrong: failed" in said.out and "tiny: 2 networks" in said.out
+    assert "wrong: 1 networks failed without a graph" in said.out and "wrong: passed over" in said.out
+    assert "tiny: 2 networks" in said.out and "all parts are through" in said.out
     assert set(Store(tmp_path / "store").keys()) == {run.key for run in runs[:2]}
+
+
+def test_a_group_that_fails_is_tried_with_half_as_many_and_one_network_alone_is_passed_over(
+    tmp_path, monkeypatch, capsys
+):
+    """Out of memory with more than two at once; one network never trains."""
+    how, runs = CASES["norms"]
+    train, tried, poison = SCRIPT.train_side_by_side, [], runs[1]
+    monkeypatch.setattr(SCRIPT, "PARTS", {"tiny": (lambda preset: runs, how, 4)})
+
+    def network_of_poison(network):
+        state = fig2_fig9.network_of(poison.settings).float().state_dict()
+        own = network.state_dict()
+        return own.keys() == state.keys() and all(torch.equal(own[name], state[name]) for name in own)
+
+    def fails(networks, data, recipes, **others):
+        tried.append(len(networks))
+        if len(networks) > 2:
+            raise torch.OutOfMemoryError("out of memory")
+        if any(network_of_poison(network) for network in networks):
+            raise RuntimeError("never")
+        return train(networks, data, recipes, **others)
+
+    monkeypatch.setattr(SCRIPT, "train_side_by_side", fails)
+    store = Store(tmp_path / "store")
+    SCRIPT.main(tmp_path, 60.0)
+    assert set(store.keys()) == {run.key for run in runs} - {poison.key}
+    assert tried == [4, 2, 2, 1, 1, 1]  # half twice; of the second half one alone in both ways; then the last
+    said = capsys.readouterr().out
+    assert f"passed over {poison}" in said and "all parts are through" in said
+
+
+def test_a_later_command_begins_with_what_worked(tmp_path, monkeypatch):
+    monkeypatch.setattr(SCRIPT, "PARTS", {"tiny": (None, None, 8)})
+    way = SCRIPT.kept_way(tmp_path, "tiny")
+    found = []
+    while way.humbler(way.at_once):
+        SCRIPT.keep_way(tmp_path, "tiny", way)
+        found.append((way.at_once, way.graph))
+        assert SCRIPT.kept_way(tmp_path, "tiny") == way
+    assert found == [(4, True), (2, True), (1, True), (1, False)]
+
+
+def test_a_part_whose_networks_all_fail_is_given_up(tmp_path, monkeypatch, capsys):
+    how, runs = CASES["pairs"]
+
+    def fails(*_, **__):
+        raise RuntimeError("never")
+
+    monkeypatch.setattr(SCRIPT, "train_side_by_side", fails)
+    monkeypatch.setattr(SCRIPT, "PARTS", {"tiny": (lambda preset: runs, how, 2)})
+    SCRIPT.main(tmp_path, 60.0)
+    said = capsys.readouterr().out
+    assert said.count("passed over") == SCRIPT.MOST_PASSED_OVER < len(runs)
+    assert "tiny: failed, the next part begins" in said
 
 
 def test_a_rehearsal_trains_a_group_of_each_part_and_says_how_long_all_of_it_takes(monkeypatch, capsys):

@@ -69,12 +69,12 @@ def test_the_paper_trains_on_a_gpu_with_its_own_milestones(monkeypatch):
     sizes = dataclasses.replace(SIZES["paper"], base=dataclasses.replace(TINY, gpu=True))
     monkeypatch.setitem(SIZES, "paper", sizes)
     run = fig2_fig9.fig2_runs(fig2_fig9.SIZES["paper"], 0)[0]
-    assert run.needs.gpus == 1 and run.settings.milestones == (8, 12) and run.settings.epochs == 16
+    assert run.needs.gpus == 1 and run.settings.milestones == (5, 7) and run.settings.epochs == 10
     recipe = fig2_fig9.recipe_of(run.settings)
     assert (recipe.precision, recipe.channels_last, recipe.cuda_graph) == ("bfloat16", True, True)
 
 
-SHORT = [(16, -0.5, "reproduced"), (16, 0.5, "not attempted"), (51, 0.5, "not attempted")]
+SHORT = [(10, -0.5, "reproduced"), (10, 0.5, "not attempted"), (51, 0.5, "not attempted")]
 
 
 @pytest.mark.parametrize(
