@@ -84,16 +84,9 @@ FIGURES = (signal_by_depth, branch_against_shortcut, scales_by_block, shut_units
 
 def signal_section(reading: SignalReading) -> Section:
     """How signal and gradient fare."""
-    return Section(
-        anchor=reading.kind,
-        title="Signal and gradient",
-        sentence=signal_sentence(reading),
-        facts=_facts(reading),
-        rows=_rows(reading),
-        notes=reading.notes,
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
-    )
+    told = (signal_sentence(reading), _facts(reading), _rows(reading), reading.notes)
+    origin = provenance_of(reading)
+    return Section(reading.kind, "Signal and gradient", *told, figures=drawn(reading, FIGURES), provenance=origin)
 
 
 def signal_sentence(reading: SignalReading) -> str:
