@@ -10,15 +10,9 @@ from torch import Tensor, fx
 from skiplens.base import InvalidInputError, Randomness, Settings, option
 from skiplens.base.axes import Float
 from skiplens.graph.network import ResidualNetwork
+from skiplens.paths import forward
 from skiplens.paths.backward import pull_back, weight_paths
-from skiplens.paths.forward import (
-    BlockDerivatives,
-    Counting,
-    PathOrders,
-    TotalDerivative,
-    expand_signal,
-    expand_tangent,
-)
+from skiplens.paths.forward import BlockDerivatives, Counting, PathOrders, TotalDerivative, expand_signal
 from skiplens.paths.plan import frozen_plan, tangent_plan
 from skiplens.paths.step import padded
 
@@ -101,7 +95,7 @@ def expander(of: Of, chunk: Chunk, options: PathOptions, direction: Tensor | Non
         )
     else:
         tangents = {plan.sources[0].name: _fitting(direction, plan.sources[0], chunk, "the input")}
-    return lambda counting: _centred_rows(expand_tangent(plan, counting, tangents), chunk.count, options)
+    return lambda counting: _centred_rows(forward.expand_tangent(plan, counting, tangents), chunk.count, options)
 
 
 def _output_gradient(chunk: Chunk, direction: Tensor | None, randomness: Randomness) -> Tensor:

@@ -17,15 +17,9 @@ from torch import Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.limit import gaussian
 from skiplens.kernels.limit.draws import FEWER, POINTS, Drawn, Recipe, drawn
-from skiplens.kernels.limit.gaussian import (
-    LARGEST_ERROR,
-    Expectations,
-    bend_blocks,
-    expanded,
-    piecewise_linear,
-    sinusoid,
-)
+from skiplens.kernels.limit.gaussian import LARGEST_ERROR, Expectations, bend_blocks, expanded, piecewise_linear
 
 Pair = tuple[Any, ...]  # for the inputs x, (samples, 1, *grid), and y, (1, other samples, *grid); or a number twice
 Triple = tuple[Any, ...]  # blocks of the pairs (x, y), (x, x) and (y, y); None where nothing will read it
@@ -276,7 +270,7 @@ class Unit:
         if self.function is None:
             return piecewise_linear(rho, rows, columns, self.slope or 0.0), 0.0
         if self.wave:
-            return sinusoid(rho, rows, columns, *self.wave), 0.0
+            return gaussian.sinusoid(rho, rows, columns, *self.wave), 0.0
         return expanded(rho, rows, columns, self.function)
 
     def plain(self, z: Tensor) -> Tensor:
