@@ -180,5 +180,4 @@ def _require_fit(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> N
 
 
 def _some(names: set[str]) -> str:
-    shown = sorted(names)[:3]
-    return ", ".join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

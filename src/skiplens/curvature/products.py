@@ -68,8 +68,7 @@ class EmpiricalFisherCurvature(BatchCurvature):
 
     def __init__(self, objective: Objective, batch: Batch) -> None:
         self._leaves = objective.leaves()
-        outputs = main_output(objective.outputs(self._leaves, batch))
-        self._losses = objective.rule.each(outputs, batch.targets)
+        self._losses = objective.rule.each(main_output(objective.outputs(self._leaves, batch)), batch.targets)
         require_graph(require_scalar(self._losses.sum()))
         self._weights, self._pulled = _transposed([self._losses], self._leaves)
 
@@ -201,8 +200,7 @@ def module_of_node(operation: str, objective: Objective, batch: Batch) -> str:
     found: list[nn.Module] = []
 
     def look(values: Any) -> None:
-        tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
-        for node in nodes_behind(tensors, seen):
+        for node in nodes_behind([leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)], seen):
             if plain(node.name()).startswith(plain(operation)):
                 found.append(running[-1])
 

@@ -13,7 +13,7 @@ from torch.linalg import vector_norm
 from skiplens.base import Progress, Randomness, silent
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, NotReachedError, SkiplensError, did_you_mean
+from skiplens.base.errors import NotReachedError, SkiplensError, pick
 from skiplens.base.memory import share_of_memory
 from skiplens.base.preserve_state import preserve_state
 from skiplens.curvature import sampled
@@ -178,10 +178,8 @@ def parameters_by_block(
         read = dict.fromkeys((*block.branch.parameters, *block.shortcut.parameters))
         found[block.name] = tuple(name for name in read if name in chosen)
     names = tuple(found) if isinstance(wanted, bool) else wanted
-    for name in names:
-        if name not in found:
-            raise InvalidInputError(f"The model has no residual block {name!r}. {did_you_mean(name, found)}")
-    return {name: found[name] for name in names if found[name]}
+    chosen = {name: pick(found, name, f"The model has no residual block {name!r}.") for name in names}
+    return {name: parameters for name, parameters in chosen.items() if parameters}
 
 
 _ROUNDING = 1e-10  # an eigenvalue is negative beyond rounding if below this times the largest |eigenvalue|

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from skiplens.base.errors import DataError, did_you_mean
+from skiplens.base.errors import DataError, pick
 from skiplens.data.formats import read_cifar, read_idx
 from skiplens.data.images import ImageSet
 
@@ -88,9 +88,7 @@ class DataSet:
 
 def look_up(name: str) -> DataSet:
     """The data set called `name`."""
-    if name not in CATALOGUE:
-        raise DataError(f"There is no data set {name!r}. {did_you_mean(name, CATALOGUE)}")
-    return CATALOGUE[name]
+    return pick(CATALOGUE, name, f"There is no data set {name!r}.", DataError)
 
 
 def _known(values: dict[str, Any]) -> DataSet:

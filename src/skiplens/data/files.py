@@ -107,11 +107,8 @@ def _of_table(path: Path) -> Batch:
         except (csv.Error, UnicodeDecodeError) as error:
             raise BrokenFileError(f"{path} is not a table: {first_line(error)}") from error
     has_header = bool(rows) and not any(_is_number(cell) for cell in rows[0])
-    names = (
-        [name.strip() for name in rows[0]]
-        if has_header
-        else [f"column {n + 1}" for n in range(len(rows[0:1] and rows[0]))]
-    )
+    head = rows[0] if rows else []
+    names = [name.strip() if has_header else f"column {number}" for number, name in enumerate(head, start=1)]
     rows = rows[has_header:]
     if not rows or len(names) < 2:
         raise InvalidInputError(f"{path} has {len(rows)} rows and {len(names)} columns; wanted features and a target.")

@@ -93,8 +93,7 @@ class Several:
         """The targets as they came."""
         columns = targets.split([shape.numel() for shape, _ in self.forms], dim=1)
         found = (column.reshape(-1, *shape) for column, (shape, _) in zip(columns, self.forms, strict=True))
-        kinds = (kind for _, kind in self.forms)
-        pairs = zip(found, kinds, strict=True)
+        pairs = zip(found, (kind for _, kind in self.forms), strict=True)
         return tree_unflatten([v if k.is_floating_point else v.round().to(k) for v, k in pairs], self.order)
 
 
@@ -118,8 +117,7 @@ def _side_by_side(given: Any, where: str) -> Tensor:
             f"{where} has its targets as a {type(given).__name__} of {len(given)}; wanted one tensor, or several with "
             "the samples as the first axis of each."
         )
-    real = any(value.is_floating_point() for value in tensors)
-    kind = torch.get_default_dtype() if real else torch.int64
+    kind = torch.get_default_dtype() if any(value.is_floating_point() for value in tensors) else torch.int64
     joined = torch.cat([value.reshape(len(value), -1).to(kind) for value in tensors], dim=1)
     return _marked(joined, Several(order, tuple((value.shape[1:], value.dtype) for value in tensors)))
 
@@ -215,8 +213,7 @@ def _of_mapping(values: dict[str, Any]) -> tuple[dict[str, Any], Tensor | None]:
     inputs = inputs if targets is None else Labelled(inputs, targets)
     tokens = inputs.get("input_ids")
     if targets is not None and isinstance(tokens, Tensor) and tokens.ndim == 2 and tokens.shape == targets.shape:
-        counts = targets != IGNORED
-        if bool((tokens == targets)[counts].all()):
+        if bool((tokens == targets)[targets != IGNORED].all()):
             targets = torch.cat([targets[:, 1:], torch.full_like(targets[:, :1], IGNORED)], dim=1)
     return inputs, targets
 

@@ -40,8 +40,7 @@ class SpectrumAverage:
         columns: dict[str, Any] = {}
         for field in ("singular_values", "without_shortcut", "of_shortcut"):
             shares = "weights" if field == "singular_values" else f"{field}_weights"
-            names = getattr(self._readings[0], field)
-            pairs = {name: self._average(name, field, shares) for name in names}
+            pairs = {name: self._average(name, field, shares) for name in getattr(self._readings[0], field)}
             columns[field] = {name: values for name, (values, _) in pairs.items()}
             columns[shares] = {name: weights for name, (_, weights) in pairs.items()}
         return replace(self._readings[0], **columns, readings=len(self._readings))

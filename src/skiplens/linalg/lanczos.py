@@ -182,8 +182,7 @@ def _orthogonalise(block: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
     A direction that is only rounding comes back as zeros, with zeros in its row of R.
     """
     rounding = 10 * torch.finfo(block.dtype).eps * block.norm()
-    remainder = block - basis @ (basis.T @ block)
-    U, S, Vh = torch.linalg.svd(remainder, full_matrices=False)
+    U, S, Vh = torch.linalg.svd(block - basis @ (basis.T @ block), full_matrices=False)
     U = U - basis @ (basis.T @ U)
     alive = rounding < S
     directions = torch.where(alive, U / U.norm(dim=0).clamp_min(torch.finfo(U.dtype).tiny), torch.zeros_like(U))
@@ -263,6 +262,5 @@ def _row_products(left: Float[Tensor, "rows size"], right: Float[Tensor, "rows s
 def _outside(rows: Float[Tensor, "probes size"], basis: Float[Tensor, "probes steps size"]) -> Tensor:
     """The rows, changed in place: what they have in common with the basis is taken out."""
     for _ in range(2):  # once leaves what rounding made; twice is enough
-        inside = torch.bmm(basis, rows[:, :, None])
-        rows -= torch.bmm(basis.mT, inside)[:, :, 0]
+        rows -= torch.bmm(basis.mT, torch.bmm(basis, rows[:, :, None]))[:, :, 0]
     return rows

@@ -356,8 +356,7 @@ def _outer_block(left: OuterProducts, right: OuterProducts, separate: bool) -> F
     # First the left cotangents are carried to the right terms, then they meet the right ones: K²TC instead of K²T²C.
     carried = inputs.permute(0, 2, 3, 1).reshape(n, m * T, T) @ left.right.transpose(1, 2).reshape(n, T, K * C)
     carried = carried.reshape(n, m, T, K, C).permute(1, 0, 3, 2, 4).reshape(m, n * K, T * C)
-    block = carried @ right.right.reshape(m, K, T * C).transpose(1, 2)
-    return block.permute(1, 0, 2).reshape(n * K, m * K)
+    return (carried @ right.right.reshape(m, K, T * C).transpose(1, 2)).permute(1, 0, 2).reshape(n * K, m * K)
 
 
 def _meetings(left: Tensor, right: Tensor) -> Tensor:

@@ -67,8 +67,7 @@ class RunsFolder:
 
     def runs(self) -> tuple[Run, ...]:
         """All runs, in order of their names."""
-        found = sorted(self._walk(self._root, _DEEPEST, set()), key=lambda run: run.word)
-        return tuple(found[:MOST_RUNS])
+        return tuple(sorted(self._walk(self._root, _DEEPEST, set()), key=lambda run: run.word)[:MOST_RUNS])
 
     def run(self, word: str) -> Run:
         """The run that is called so."""

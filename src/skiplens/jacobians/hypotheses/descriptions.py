@@ -214,8 +214,7 @@ class DataFacts:
             )
         values, covariance = torch.linalg.svdvals(data), 0.0
         if samples > features:
-            centred = data - data.mean(1, keepdim=True)
-            covariance = float(torch.linalg.svdvals(centred)[-1] ** 2 / samples)
+            covariance = float(torch.linalg.svdvals(data - data.mean(1, keepdim=True))[-1] ** 2 / samples)
         return cls(samples, features, float(values[-1]), float(values[0]), covariance, DataBound.of_data(data))
 
     @property

@@ -14,7 +14,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.errors import InvalidInputError, pick
 
 Number = int | float | Fraction
 
@@ -89,9 +89,7 @@ def trained_layers(network: Network, trained: str) -> range:
 
 def trained_ends(trained: str) -> tuple[bool, bool]:
     """Whether the first layer Wˢ counts as trained, and whether the last layer Wᶠ does."""
-    if trained not in _TRAINED:
-        raise InvalidInputError(f"trained={trained!r} is not known. {did_you_mean(str(trained), _TRAINED)}")
-    return _TRAINED[trained]
+    return pick(_TRAINED, trained, f"trained={trained!r} is not known.")
 
 
 def as_written(number: Number) -> Fraction:
@@ -133,9 +131,7 @@ class WeightLaw:
 
 def weight_law(name: str) -> WeightLaw:
     """The law called ``"gaussian"``, ``"uniform"``, ``"rademacher"`` or ``"laplace"``."""
-    if name not in _LAWS:
-        raise InvalidInputError(f"There is no weight law {name!r}. {did_you_mean(str(name), _LAWS)}")
-    return _LAWS[name]
+    return pick(_LAWS, name, f"There is no weight law {name!r}.")
 
 
 def _laplace(out: Tensor, generator: torch.Generator) -> Tensor:

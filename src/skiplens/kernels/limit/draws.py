@@ -86,8 +86,7 @@ def _means(roots: Tensor, net: tuple[Tensor, Tensor], one: Side, other: Side, so
     f, of_f = values_of(one, drawn[: len(one[0].latents)], places, some)
     g, of_g = values_of(other, drawn[len(one[0].latents) :], places, some)
     slopes = torch.einsum("inp,jnp->nij", of_f, of_g) / len(places)
-    squares = (part.square().mean(dim=-1).view(-1, len(f)).amax(dim=0) for part in (f, g, of_f, of_g))
-    a, b, c, d = squares
+    a, b, c, d = (part.square().mean(dim=-1).view(-1, len(f)).amax(dim=0) for part in (f, g, of_f, of_g))
     return (f * g).mean(dim=1), f.mean(dim=1), g.mean(dim=1), slopes, (a * b).sqrt(), (c * d).sqrt()
 
 

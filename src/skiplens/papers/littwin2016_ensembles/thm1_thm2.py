@@ -162,8 +162,7 @@ def spectra(settings: Spectra) -> dict[str, Tensor]:
 
 def thm1_runs(preset: Preset, seed: int) -> list[Run]:
     """Peaks against the depth, formulas for them, and spectra of random networks."""
-    depth_ratios = (*RATIOS[:2], 1.0, RATIOS[2], 5.0)
-    by_ratio = [once(peaks, Peaks(depth_ratio=ratio)) for ratio in depth_ratios]
+    by_ratio = [once(peaks, Peaks(depth_ratio=ratio)) for ratio in (*RATIOS[:2], 1.0, RATIOS[2], 5.0)]
     formulas = once(peak_formulas, PeakFormulas(largest=LARGEST[preset]))
     return [*by_ratio, formulas, *_spectra_runs(preset, seed, Spectra())]
 

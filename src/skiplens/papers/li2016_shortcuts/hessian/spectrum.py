@@ -139,8 +139,7 @@ def listed_spectrum(
         raise InvalidInputError("A spectrum needs at least one eigenvalue; got none.")
     require_finite(eigenvalues, "eigenvalues")
     values, order = eigenvalues.sort()
-    counts = torch.ones_like(order) if multiplicities is None else multiplicities[order]
-    return ListedSpectrum(values, counts)
+    return ListedSpectrum(values, torch.ones_like(order) if multiplicities is None else multiplicities[order])
 
 
 def spectrum_of(matrix: Float[Tensor, "params params"]) -> ListedSpectrum:

@@ -51,8 +51,7 @@ def finite_size_complexity(dimension: int, curvature_ratio: float | Tensor) -> F
     B = check_curvature_ratio(curvature_ratio)
     if dimension < 1:
         raise InvalidInputError(f"The dimension (number of spins) must be at least 1; got {dimension}.")
-    kappa = ((B - 1) / (B + 1)).clamp(min=0)
-    return complexity(B) + 4 * math.sqrt(2) / 3 * kappa**1.5 / math.sqrt(dimension)
+    return complexity(B) + 4 * math.sqrt(2) / 3 * ((B - 1) / (B + 1)).clamp(min=0) ** 1.5 / math.sqrt(dimension)
 
 
 def finite_size_log_total(dimension: int, curvature_ratio: float | Tensor) -> Float[Tensor, "*ratios"]:

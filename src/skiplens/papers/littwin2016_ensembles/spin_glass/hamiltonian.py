@@ -155,8 +155,7 @@ def log_multinomials(variables: int, degree: int) -> Float[Tensor, " monomials"]
     run = torch.ones(len(tuples), dtype=torch.float64)
     log_repeats = torch.zeros(len(tuples), dtype=torch.float64)
     for position in range(1, degree):
-        same = tuples[:, position] == tuples[:, position - 1]
-        run = torch.where(same, run + 1, torch.ones_like(run))
+        run = torch.where(tuples[:, position] == tuples[:, position - 1], run + 1, torch.ones_like(run))
         log_repeats = log_repeats + run.log()
     return math.lgamma(degree + 1) - log_repeats
 
