@@ -15,9 +15,7 @@ from skiplens.base.memory import is_shortage
 from skiplens.graph.inputs import named_tensors
 from skiplens.graph.rows import Rows, are_rows, as_tensor, joined
 
-Inputs = Tensor | tuple[Any, ...] | dict[str, Any]
-"""A tensor, positional arguments or keyword arguments of the model."""
-
+Inputs = Tensor | tuple[Any, ...] | dict[str, Any]  # a tensor, positional arguments or keyword arguments of the model
 WANTED = (
     "Wanted (inputs, targets) or an iterable of such batches, where inputs is a tensor, a tuple of positional "
     "arguments or a dict of keyword arguments of the model, and targets is a tensor; or inputs alone; or a Dataset."

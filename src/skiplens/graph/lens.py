@@ -31,8 +31,7 @@ OPERATIONS, PER_SECOND = 1e12, 5e10
 """Floating operations that one lens may take, and those of a second on two cores: some twenty seconds."""
 WORTH_THREADS = 2.5e9  # floating operations of a batch: below, threads wait for each other more than they compute
 FASTER = {"cuda": 100.0}  # times as many a second, by device; of a GPU a cautious number
-ENOUGH = 8
-"""Samples up to which a lens counts the fewest passes that it can do with, not those that it usually takes."""
+ENOUGH = 8  # samples up to which a lens counts the fewest passes that it can do with, not those that it usually takes
 
 
 @dataclass(frozen=True)
@@ -202,9 +201,7 @@ MORE_TIME = "More are taken where there is more time: --minutes, or inspect(…,
 COARSE = (torch.bfloat16, torch.float16)
 """With 8 or 11 bits a second derivative, a small singular value or a condition number is rounding."""
 
-SEEN = 512
-"""Samples that are kept of what was read, for what is cheap."""
-
+SEEN = 512  # samples that are kept of what was read, for what is cheap
 PASSES, FEWEST_PASSES = 10, 3
 """Forward passes that each lens may take which takes all samples of a subject, and those that it takes at least."""
 GRAPH_PASSES = 4 * PASSES  # so costly that a graph is made of two samples: each number of them has its own

@@ -197,8 +197,7 @@ class SeveralLosses:
         return loss_rule(loss).plain(output, target.reshape(output.shape).to(output.dtype) if same else target)
 
 
-FROM_MODEL = "model"
-"""The name that says that the model itself returns its loss."""
+FROM_MODEL = "model"  # the name that says that the model itself returns its loss
 
 
 def squared_error(outputs: Any, targets: Tensor) -> Tensor:

@@ -45,8 +45,7 @@ Word = Literal["reproduced", "corrected", "opposite", "differs", "not attempted"
 contrary does."""
 
 
-VARIES = "varies"
-"""What the record says of a claim whose word changed between seeds."""
+VARIES = "varies"  # what the record says of a claim whose word changed between seeds
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,7 @@ class Judgement:
     explanation: str = ""
 
 
-Judge = Callable[[Sequence[Any]], Judgement]
-"""Decides a claim from the readings of the item's runs, in their order."""
+Judge = Callable[[Sequence[Any]], Judgement]  # decides a claim from the readings of the item's runs, in their order
 
 
 @dataclass(frozen=True)

@@ -102,9 +102,7 @@ class FixedLinear(Layer):
         return Certificate(product(gain, bound.frobenius), 0.0, gain, 0.0, 0.0, 0.0)
 
 
-SILU_SLOPE = 1.0998393201289
-"""The largest slope of x · sigmoid(x), at x = 2.3994 (rounded up in the last digit)."""
-
+SILU_SLOPE = 1.0998393201289  # the largest slope of x · sigmoid(x), at x = 2.3994 (rounded up in the last digit)
 GELU_SLOPE = 0.5 * (1 + math.erf(1.0)) + math.exp(-1.0) / math.sqrt(math.pi)
 """Φ(√2) + √2 φ(√2), the slope of GELU where its curvature changes sign."""
 

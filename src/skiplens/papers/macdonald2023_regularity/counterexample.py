@@ -30,8 +30,7 @@ INPUT, FACTOR, TARGET = 1.5, 0.95, 1.85
 TRAPPED_START = (1.0, 0.2, 1.0)
 """First-layer weight, inner and outer weight of the branch: from here the better hump is never reached."""
 
-FREE_START = (1.0, 3.0, -1.0)
-"""From here gradient descent does find the global minimum."""
+FREE_START = (1.0, 3.0, -1.0)  # from here gradient descent does find the global minimum
 
 
 def _two_humps(values: Tensor) -> Tensor:
@@ -45,11 +44,8 @@ def _hump(angle: float) -> float:
 
 
 TWO_HUMPS = Nonlinearity("two humps", _two_humps, slope=1.0, curvature=3.2)
-TRAP = INPUT + FACTOR * _hump(math.acos(0.25))
-"""Outputs of a trapped run stay below this number."""
-
-REACHABLE = INPUT - FACTOR * _hump(2 * math.pi - math.acos(0.25))
-"""The supremum of the outputs over all parameters."""
+TRAP = INPUT + FACTOR * _hump(math.acos(0.25))  # outputs of a trapped run stay below this number
+REACHABLE = INPUT - FACTOR * _hump(2 * math.pi - math.acos(0.25))  # the supremum of the outputs over all parameters
 
 
 @dataclass(frozen=True, eq=False)

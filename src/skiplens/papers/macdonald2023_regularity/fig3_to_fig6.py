@@ -34,9 +34,7 @@ TABLES: dict[str, dict[float, Row]] = {
 }
 """By data set and learning rate; on ImageNet at 0.2 the modified network did not converge."""
 
-DEVIATIONS = 3.0
-"""A printed number is met within so many of its printed standard deviations."""
-
+DEVIATIONS = 3.0  # a printed number is met within so many of its printed standard deviations
 SAME_ACCURACY = 0.0061
 """Accuracies that differ by less are the same: the largest printed deviation at learning rate 0.1."""
 

@@ -22,9 +22,7 @@ from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Points, Reference, colour, numbers
 from skiplens.sweeps.run import Run
 
-ROW_NORMS = (1.0, 10.0, 100.0, 1000.0)
-"""Of the matrix in front of a batch norm."""
-
+ROW_NORMS = (1.0, 10.0, 100.0, 1000.0)  # of the matrix in front of a batch norm
 GAPS = (1e-2, 1e-4, 1e-6)
 FEATURES = 3  # in front of a batch norm
 
@@ -107,8 +105,7 @@ def slope_quotients(settings: Layers) -> dict[str, Tensor]:
     return {"gap": h, "root": root(h).abs() / h, "softplus": (softplus(h) - softplus(torch.zeros_like(h))).abs() / h}
 
 
-BOUNDED = 0.05
-"""An exponent within this of 0 says that a norm does not grow."""
+BOUNDED = 0.05  # an exponent within this of 0 says that a norm does not grow
 
 
 @claim("Theorem 4.5", "|H| at most β")
