@@ -18,6 +18,7 @@ from skiplens.cli.flags import DataSettings, ModelSettings
 from skiplens.data.files import FILES, SavedDataset, load_file, read_checkpoint, read_safetensors
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import NAMED
+from skiplens.readings.finding import listed
 
 
 def model_for(settings: ModelSettings) -> nn.Module:
@@ -165,19 +166,11 @@ def _state_of(content: Any, path: Path) -> dict[str, Tensor]:
 
 def _require_fit(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> None:
     wanted = model.state_dict()
-    problems = [f"missing: {_some(wanted.keys() - state.keys())}"] if wanted.keys() - state.keys() else []
-    if state.keys() - wanted.keys():
-        problems.append(f"unknown: {_some(state.keys() - wanted.keys())}")
     shapes = {
         f"{name} has shape {tuple(state[name].shape)} instead of {tuple(wanted[name].shape)}"
         for name in wanted.keys() & state.keys()
         if state[name].shape != wanted[name].shape
     }
-    if shapes:
-        problems.append(_some(shapes))
-    if problems:
+    wrong = {"missing: ": wanted.keys() - state.keys(), "unknown: ": state.keys() - wanted.keys(), "": shapes}
+    if problems := [f"{word}{listed(tuple(sorted(names)), 3)}" for word, names in wrong.items() if names]:
         raise InvalidInputError(f"The weights of {path} do not fit {type(model).__name__}: {'; '.join(problems)}.")
-
-
-def _some(names: set[str]) -> str:
-    return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -87,9 +87,8 @@ def loss_contours(reading: LandscapeReading) -> Figure | None:
         return None
     x = numbers(reading.coordinates)
     caption = (
-        f"The loss over {reading.samples} samples on a plane through the model, which is in the middle with a "
-        f"loss of {reading.loss:.4g}. Round valleys are easy to descend, long and narrow ones are not."
-        f"{_about_missing(reading)}"
+        f"The loss over {reading.samples} samples on a plane through the model, which is in the middle with a loss of "
+        f"{reading.loss:.4g}. Round valleys are easy to descend, long and narrow ones are not.{_about_missing(reading)}"
     )
     labels = (f"multiple of the {reading.directions[0]}", f"multiple of the {reading.directions[1]}")
     return Figure("loss_contours", "Loss around the model", caption, *labels, (Contour(x, x, *_heights(reading)),))

@@ -120,9 +120,8 @@ def network_histogram(reading: JacobianSpectrum) -> Figure | None:
     edges = torch.linspace(0, float(reading.singular_values["network"].max()) or 1.0, bins + 1, dtype=torch.float64)
     centres = (edges[:-1] + edges[1:]) / 2
     caption = (
-        f"Share of the {whole.count} singular values of the whole network in each bin, from "
-        f"{in_words(whole.smallest)} to {in_words(whole.largest)}: how much a change of the input changes the "
-        "output, by direction."
+        f"Share of the {whole.count} singular values of the whole network in each bin, from {in_words(whole.smallest)} "
+        f"to {in_words(whole.largest)}: how much a change of the input changes the output, by direction."
     )
     marks = (Bars(tuple(in_words(centre, 2) for centre in centres), numbers(reading.histogram("network", edges))),)
     words = ("network_histogram", "Singular values from input to output", caption, "singular value", "share")

@@ -15,6 +15,7 @@ from skiplens.paths.backward import pull_back, weight_paths
 from skiplens.paths.forward import BlockDerivatives, Counting, PathOrders, TotalDerivative, expand_signal
 from skiplens.paths.plan import frozen_plan, tangent_plan
 from skiplens.paths.step import padded
+from skiplens.readings.finding import listed
 
 Of = Literal["signal", "jacobian", "gradient"]
 
@@ -273,10 +274,9 @@ def weight_energies(
     note: tuple[str, ...] = ()
     left_out = sorted(behind.keys() - whole.keys())
     if left_out:
-        shown = ", ".join(left_out[:3]) + (f" and {len(left_out) - 3} more" if len(left_out) > 3 else "")
         note = (
-            f"The gradient by whole paths leaves out {shown}: what they read has no frozen form, or they are computed "
-            "with before they are used.",
+            f"The gradient by whole paths leaves out {listed(tuple(left_out), 3)}: what they read has no frozen form, or "
+            "they are computed with before they are used.",
         )
     return _by_block(network, behind), _by_block(network, whole), note
 

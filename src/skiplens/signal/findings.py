@@ -37,9 +37,8 @@ def judge_dropout(reading: SignalReading) -> Iterator[Finding]:
             Remedy("evaluation_mode"),
             rule="dropout_on",
             severity="warning",
-            sentence=f"Dropout is switched on in {len(reading.dropout)} "
-            f"place{'s' * (len(reading.dropout) > 1)} ({listed(reading.dropout)}): what was measured is one random "
-            "thinning of the network.",
+            sentence=f"Dropout is switched on in {len(reading.dropout)} place{'s' * (len(reading.dropout) > 1)} "
+            f"({listed(reading.dropout)}): what was measured is one random thinning of the network.",
         )
 
 
@@ -51,8 +50,7 @@ def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
             rule="not_repeatable",
             severity="warning",
             sentence=f"Two calls with the same inputs differ by {in_words(reading.repeat_difference, 2)} of the "
-            f"largest output: "
-            "the network draws at random, or changes when it is called.",
+            "largest output: the network draws at random, or changes when it is called.",
             number=reading.repeat_difference,
             threshold=rounding,
             source="half of the digits of the dtype; sums in another order differ by less",

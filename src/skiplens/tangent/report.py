@@ -275,9 +275,8 @@ def judge_kernel_condition(reading: TangentReading) -> Iterator[Finding]:
         sentence=f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'} the same "
         "gradient to working precision: these samples cannot be learned apart."
         if alike
-        else f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent "
-        f"needs that many "
-        "steps for the slowest direction of the outputs.",
+        else f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent needs "
+        "that many steps for the slowest direction of the outputs.",
         number=float(alike) if alike else condition,
         threshold=0.0 if alike else MANY_STEPS,
         **WORDS["kernel_condition"],

@@ -123,9 +123,6 @@ def _draw(chosen: Sequence[Run], values: Values, measured: Any) -> Drawing:
     )
 
 
-# Reports and comparisons.
-
-
 def _reading_control(reports: Sequence[Report]) -> Choice:
     """Which of the readings that all reports have to look at."""
     shared = set.intersection(*({reading.kind for reading in report.readings} for report in reports))
@@ -192,8 +189,6 @@ def _draw_comparison(folder: Path) -> Drawing:
     notes, code = map(str, content.get("notes", ())), snippet("comparison", path=str(folder / "comparison.json"))
     return Drawing(says=str(content.get("verdict", "")), rows=tuple(rows), code=code, notes=tuple(notes))
 
-
-# Studies.
 
 _MOST_SERIES = 12
 
@@ -310,9 +305,6 @@ def _verdict(row: Row | None) -> str:
         return "–"
     ours = row.get("ours")
     return f"{row.get('verdict')} ({ours:.4g})" if isinstance(ours, float | int) else str(row.get("verdict"))
-
-
-# A table of a study as a picture.
 
 
 def _chart(table: Table, values: Values) -> Figure:

@@ -141,9 +141,6 @@ def _label(path: Path) -> str:
     return os.fsencode(path).decode(errors="replace")
 
 
-# What is in the files of a run.
-
-
 def told(run: Run) -> str:
     """What a run says in one line; nothing where its file cannot be read, which opening it tells."""
     with suppress(OSError, TypeError, RecursionError, InvalidInputError):

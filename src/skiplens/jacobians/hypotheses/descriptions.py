@@ -222,9 +222,7 @@ class DataFacts:
         """Whether the samples are linearly independent."""
         if self.samples > self.features:
             return False
-        if self.smallest is None or self.largest is None:
-            return None
-        return self.smallest > self.tolerance
+        return None if self.smallest is None or self.largest is None else self.smallest > self.tolerance
 
     @property
     def tolerance(self) -> float:
@@ -293,9 +291,7 @@ class Case:
     def smoothness(self) -> float | None:
         """The certified Lipschitz constant of the gradient, or None where something is not known."""
         total, cost = self.certificate, self.cost.cost
-        if total is None or cost is None:
-            return None
-        return smoothness_constant(cost, total, self.sublevel)
+        return None if total is None or cost is None else smoothness_constant(cost, total, self.sublevel)
 
 
 Verdict = Literal["holds", "fails", "cannot be decided"]

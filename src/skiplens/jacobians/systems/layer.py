@@ -234,9 +234,7 @@ def product(*factors: float) -> float:
 
 def _largest_eigenvalue(a: float, b: float, c: float) -> float:
     """Of [[a, b], [b, c]]."""
-    if not math.isfinite(a + b + c):
-        return math.inf
-    return (a + c) / 2 + math.hypot((a - c) / 2, b)
+    return (a + c) / 2 + math.hypot((a - c) / 2, b) if math.isfinite(a + b + c) else math.inf
 
 
 def _require_data(layer: Layer, weights: Tensor, data: Tensor) -> None:

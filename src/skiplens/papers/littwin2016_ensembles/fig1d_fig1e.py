@@ -170,9 +170,8 @@ def judge_first_layer(readings: Readings, setting: str) -> Judgement:
     last = along(readings, "scale", setting)[:, -1]
     first, others = last[:, 0], last[:, 1:].mean(1)
     sentence = (
-        "λ_1 at the end minus the mean of the other layers' scales: they end at "
-        f"{float(first.mean()):.2f} and {float(others.mean()):.2f}. The paper says that they differ; we ask for "
-        "more growth of the first."
+        f"λ_1 at the end minus the mean of the other layers' scales: they end at {float(first.mean()):.2f} and "
+        f"{float(others.mean()):.2f}. The paper says that they differ; we ask for more growth of the first."
     )
     return decide(over_seeds(first - others), POSITIVE, sentence)
 
