@@ -278,17 +278,12 @@ def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:
     if not surely > MANY_STEPS:
         return
     words = rule_words(__file__)["hessian_condition"]
-    yield Finding(
-        rule="hessian_condition",
-        severity="note",
-        sentence=f"The loss is ill conditioned here: its steepest direction is "
-        f"{in_words(reading.condition_number, 2)} times as "
-        f"curved as the flattest tenth of all directions (at least {in_words(surely, 2)} with 95 % confidence).",
-        number=reading.condition_number,
-        threshold=MANY_STEPS,
-        source=words["source"],
-        change=words["change"].format(step=in_words(2 / most, 2)),
+    sentence = (
+        f"The loss is ill conditioned here: its steepest direction is {in_words(reading.condition_number, 2)} times as "
+        f"curved as the flattest tenth of all directions (at least {in_words(surely, 2)} with 95 % confidence)."
     )
+    source, change = words["source"], words["change"].format(step=in_words(2 / most, 2))
+    yield Finding("hessian_condition", "note", sentence, reading.condition_number, MANY_STEPS, source, change)
 
 
 RULES = (Rule("hessian_condition", (HessianSpectrum,), judge_hessian_condition),)

@@ -211,17 +211,9 @@ def judge_projections(reading: StructureReading) -> Iterator[Finding]:
         return
     remedy = Remedy("add_average_pool_skips", {"blocks": names})
     told = "1 shortcut is a projection (block" if len(names) == 1 else f"{len(names)} shortcuts are projections (blocks"
-    yield Finding(
-        rule="projection_shortcuts",
-        severity="note",
-        sentence=f"{told} {listed(names)}): some directions of the signal are shrunk there before training has begun.",
-        number=float(len(names)),
-        threshold=0.0,
-        **WORDS["projection_shortcuts"],
-        code=code_of(remedy),
-        where=names,
-        remedy=remedy,
-    )
+    sentence = f"{told} {listed(names)}): some directions of the signal are shrunk there before training has begun."
+    mended = {**WORDS["projection_shortcuts"], "code": code_of(remedy)}
+    yield Finding("projection_shortcuts", "note", sentence, len(names), 0.0, **mended, where=names, remedy=remedy)
 
 
 def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -> Iterator[Finding]:
@@ -239,18 +231,12 @@ def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -
     pooled = tuple(name for name in losing if name in _blocks_with("projection", structure))
     remedy = Remedy("add_average_pool_skips", {"blocks": pooled}) if pooled else None
     severity: Severity = "warning" if set(losing) & set(_blocks_with("identity", structure)) else "note"
-    yield Finding(
-        rule="lost_directions",
-        severity=severity,
-        sentence=f"Block {worst} loses {percent(shares[worst])} of the directions of its signal (singular values below "
-        f"{in_words(FLOOR)}){f'; so do {listed(others)}' if others else ''}.",
-        number=shares[worst],
-        threshold=LOST,
-        **WORDS["lost_directions"],
-        code=code_of(remedy) if remedy else "",
-        where=losing,
-        remedy=remedy,
+    sentence = (
+        f"Block {worst} loses {percent(shares[worst])} of the directions of its signal (singular values below "
+        f"{in_words(FLOOR)}){f'; so do {listed(others)}' if others else ''}."
     )
+    mended = {**WORDS["lost_directions"], "code": code_of(remedy) if remedy else ""}
+    yield Finding("lost_directions", severity, sentence, shares[worst], LOST, **mended, where=losing, remedy=remedy)
 
 
 def _blocks_with(shortcut: str, reading: StructureReading) -> tuple[str, ...]:

@@ -275,8 +275,8 @@ def weight_energies(
     left_out = sorted(behind.keys() - whole.keys())
     if left_out:
         note = (
-            f"The gradient by whole paths leaves out {listed(tuple(left_out), 3)}: what they read has no frozen form, or "
-            "they are computed with before they are used.",
+            f"The gradient by whole paths leaves out {listed(tuple(left_out), 3)}: what they read has no frozen form, "
+            "or they are computed with before they are used.",
         )
     return _by_block(network, behind), _by_block(network, whole), note
 

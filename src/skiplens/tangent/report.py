@@ -269,18 +269,15 @@ def judge_kernel_condition(reading: TangentReading) -> Iterator[Finding]:
     condition = reading.condition_number
     if not alike and not MANY_STEPS < condition < math.inf:
         return
-    yield Finding(
-        rule="kernel_condition",
-        severity="warning" if alike else "note",
-        sentence=f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'} the same "
+    sentence = (
+        f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'} the same "
         "gradient to working precision: these samples cannot be learned apart."
         if alike
         else f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent needs "
-        "that many steps for the slowest direction of the outputs.",
-        number=float(alike) if alike else condition,
-        threshold=0.0 if alike else MANY_STEPS,
-        **WORDS["kernel_condition"],
+        "that many steps for the slowest direction of the outputs."
     )
+    numbers = (float(alike), 0.0) if alike else (condition, MANY_STEPS)
+    yield Finding("kernel_condition", "warning" if alike else "note", sentence, *numbers, **WORDS["kernel_condition"])
 
 
 def _pairs_alike(reading: TangentReading) -> int:
@@ -305,17 +302,13 @@ def judge_regime(reading: SignalReading) -> Iterator[Finding]:
     variance = float(kernel_moments(network).relative_variance)
     if not variance > FAR_FROM_CONSTANT:
         return
-    yield Finding(
-        rule="kernel_regime",
-        severity="note",
-        sentence=f"Far from the kernel regime: at {network.depth} block{'s' * (network.depth > 1)} of width "
+    sentence = (
+        f"Far from the kernel regime: at {network.depth} block{'s' * (network.depth > 1)} of width "
         f"{network.width} the tangent kernel varies from seed to seed by {in_words(math.sqrt(variance), 2)} times its "
-        "mean.",
-        number=variance,
-        threshold=FAR_FROM_CONSTANT,
-        source=WORDS["kernel_regime"]["source"],
-        change=_wider(network, variance),
+        "mean."
     )
+    words = WORDS["kernel_regime"]["source"], _wider(network, variance)
+    yield Finding("kernel_regime", "note", sentence, variance, FAR_FROM_CONSTANT, *words)
 
 
 def _wider(network: ResNet, variance: float) -> str:
