@@ -436,19 +436,18 @@ THM4 = (_equation_25, _equation_45, _dominant, _always, _norm, *_IN_DESCENTS)
 
 def draw_thm4(readings: Readings) -> tuple[Figure, ...]:
     """∂L/∂C over equations 25 and 45 against the learning rate; scale and length in descents."""
+    words = ("leading_order", "Theorem 4: ∂L/∂C after a step over its prediction")
+    caption = (
+        "Means over random spin-glass losses with standard errors over replicates. Equation 25 is the "
+        "leading order; the line printed as equation 45 is not."
+    )
+    marks = (
+        against_rate(readings, "scale_steps", ("slope", "predicted"), "Eq. 25"),
+        against_rate(readings, "scale_steps", ("slope", "printed_as_45"), "Eq. 45 as printed"),
+        Reference(1.0),
+    )
     return (
-        statistics.figure(
-            ("leading_order", "Theorem 4: ∂L/∂C after a step over its prediction"),
-            "Means over random spin-glass losses with standard errors over replicates. Equation 25 is the "
-            "leading order; the line printed as equation 45 is not.",
-            ("learning rate μ", "measured over predicted"),
-            (
-                against_rate(readings, "scale_steps", ("slope", "predicted"), "Eq. 25"),
-                against_rate(readings, "scale_steps", ("slope", "printed_as_45"), "Eq. 45 as printed"),
-                Reference(1.0),
-            ),
-            log="x",
-        ),
+        statistics.figure(words, caption, ("learning rate μ", "measured over predicted"), marks, log="x"),
         _descent(readings, "weight_scale", "change of the weight scale C"),
         _descent(readings, "mean_length", "change of the mean path length"),
     )

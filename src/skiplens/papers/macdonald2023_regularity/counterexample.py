@@ -302,19 +302,18 @@ def draw_bounds(readings: Readings) -> Figure:
     reading = chosen(readings, "one_layer_bounds")[0]
     step, floor = numbers(reading["step"][1:]), float(reading["floor"])
     loss, valid, printed = (numbers(reading[name][1:]) for name in ("loss", "valid", "printed"))
-    return figure(
-        ("printed_bound", "Proof of theorem 5.1: inequality (37) on one normalised weight"),
+    words = ("printed_bound", "Proof of theorem 5.1: inequality (37) on one normalised weight")
+    caption = (
         "The loss crosses the bound as it is printed, with rates proportional to σ. The right one, with λ = "
-        "σ², is kept, and stops falling: it proves nothing.",
-        ("steps of gradient descent", "loss"),
-        (
-            Line(step, loss, "loss", colour=INK),
-            Line(step, valid, "bound with λ", True, colour(0)),
-            Line(step, printed, "bound as printed, with σ", True, colour(1)),
-            Reference(floor, "floor of the loss"),
-        ),
-        "x",
+        "σ², is kept, and stops falling: it proves nothing."
     )
+    marks = (
+        Line(step, loss, "loss", colour=INK),
+        Line(step, valid, "bound with λ", True, colour(0)),
+        Line(step, printed, "bound as printed, with σ", True, colour(1)),
+        Reference(floor, "floor of the loss"),
+    )
+    return figure(words, caption, ("steps of gradient descent", "loss"), marks, "x")
 
 
 def draw_decay(readings: Readings) -> Figure:
@@ -328,10 +327,6 @@ def draw_decay(readings: Readings) -> Figure:
             Line(numbers(step), numbers(values), name, colour=colour(index)),
             Line(numbers(step), numbers(guide), f"t^(−{exponent})", True, colour(index)),
         ]
-    return figure(
-        ("decay", "Proof of theorem 5.1: how regularity decays"),
-        "σ falls like t^(−3/4), which the proof sums to infinity. The rate is λ = σ², whose sum converges.",
-        ("steps of gradient descent", "σ and λ of one normalised weight"),
-        lines,
-        "xy",
-    )
+    words = ("decay", "Proof of theorem 5.1: how regularity decays")
+    caption = "σ falls like t^(−3/4), which the proof sums to infinity. The rate is λ = σ², whose sum converges."
+    return figure(words, caption, ("steps of gradient descent", "σ and λ of one normalised weight"), lines, "xy")
