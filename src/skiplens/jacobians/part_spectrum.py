@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, fx
+from torch import Generator, Tensor, fx
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import CoupledSamplesError, DidNotConverge, InvalidInputError
@@ -213,9 +213,7 @@ class SpectrumEffort:
     memory: int | None = None
 
 
-def part_spectrum(
-    part: Part, effort: SpectrumEffort, generator: torch.Generator, progress: Progress = silent
-) -> Spectrum:
+def part_spectrum(part: Part, effort: SpectrumEffort, generator: Generator, progress: Progress = silent) -> Spectrum:
     """The singular values of the Jacobian of `part`; to be called within `transformable()`."""
     whole = part.linearised(part.function)
     kept = keeps_samples(whole, part.samples)
@@ -237,7 +235,7 @@ def part_spectrum(
     return _blockwise(part, frozen, effort, generator)
 
 
-def _blockwise(part: Part, linearised: Linearised, effort: SpectrumEffort, generator: torch.Generator) -> Spectrum:
+def _blockwise(part: Part, linearised: Linearised, effort: SpectrumEffort, generator: Generator) -> Spectrum:
     """The union of the singular values of each sample's Jacobian."""
     rows, columns = linearised.rows // part.samples, linearised.columns // part.samples
     if not _exactly(part, linearised, effort, (part.samples, rows, columns)):
@@ -246,9 +244,7 @@ def _blockwise(part: Part, linearised: Linearised, effort: SpectrumEffort, gener
     return Spectrum.of_all(values.flatten().sort(descending=True).values, "exact", coupled=False)
 
 
-def _joint(
-    part: Part, whole: Linearised, effort: SpectrumEffort, generator: torch.Generator, progress: Progress
-) -> Spectrum:
+def _joint(part: Part, whole: Linearised, effort: SpectrumEffort, generator: Generator, progress: Progress) -> Spectrum:
     """The singular values of the Jacobian of the whole batch."""
     dense = (1, whole.rows, whole.columns)
     if part.frozen is not None and keeps_samples(whole, part.samples):
@@ -270,7 +266,7 @@ def _joint(
     return Spectrum.of_all(all_singular_values(whole_jacobian(whole)), "exact", coupled=True)
 
 
-def _density(linearised: Linearised, effort: SpectrumEffort, generator: torch.Generator, coupled: bool) -> Spectrum:
+def _density(linearised: Linearised, effort: SpectrumEffort, generator: Generator, coupled: bool) -> Spectrum:
     """The density, from random vectors on the smaller side, with as many of the steps as memory has room for."""
     forward, adjoint = linearised.forward, linearised.adjoint
     if linearised.rows < linearised.columns:
@@ -320,7 +316,7 @@ _SPARE = 8  # random vectors beyond the rank, so that the span of their images i
 
 
 def coupled_singular_values(
-    coupled: Linearised, frozen: Linearised, samples: int, rank: int, generator: torch.Generator, progress: Progress
+    coupled: Linearised, frozen: Linearised, samples: int, rank: int, generator: Generator, progress: Progress
 ) -> Float[Tensor, " values"]:
     """All singular values of the Jacobian of a whole batch, descending, without ever forming it.
 
@@ -347,7 +343,7 @@ def coupled_singular_values(
 
 
 def _difference(
-    coupled: Linearised, frozen: Linearised, rank: int, generator: torch.Generator
+    coupled: Linearised, frozen: Linearised, rank: int, generator: Generator
 ) -> tuple[Float[Tensor, "rows rank"], Float[Tensor, "columns rank"]]:
     """U with orthonormal columns and V such that J = J_frozen + U Vᵀ, in float64."""
     count = min(rank + _SPARE, coupled.rows, coupled.columns)
@@ -372,7 +368,7 @@ def keeps_samples(linearised: Linearised, samples: int) -> bool:
     return all(shape[:1] == (samples,) for shape in (linearised.input_shape, linearised.output_shape))
 
 
-def couples_samples(linearised: Linearised, samples: int, generator: torch.Generator) -> bool:
+def couples_samples(linearised: Linearised, samples: int, generator: Generator) -> bool:
     """Whether some sample's output depends on another sample's input.
 
     Samples are split in two by each bit of their number, so that any two are apart in some split; the gradient of a

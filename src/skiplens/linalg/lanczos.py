@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from skiplens.base.axes import Bool, Float
 from skiplens.base.errors import InvalidInputError
@@ -44,7 +44,7 @@ class LanczosOptions:
 
 def extreme_eigenpairs(
     operator: SymmetricOperator,
-    generator: torch.Generator,
+    generator: Generator,
     largest: int = 1,
     smallest: int = 0,
     options: LanczosOptions | None = None,
@@ -80,12 +80,7 @@ class _Search:
     """The Krylov basis V, its newest block and the projected matrix H = Vᵀ A V (all but the newest block's columns)."""
 
     def __init__(
-        self,
-        operator: SymmetricOperator,
-        generator: torch.Generator,
-        largest: int,
-        smallest: int,
-        options: LanczosOptions,
+        self, operator: SymmetricOperator, generator: Generator, largest: int, smallest: int, options: LanczosOptions
     ) -> None:
         self.operator, self.generator = operator, generator
         self.largest, self.smallest = largest, smallest

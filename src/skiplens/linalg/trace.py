@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
@@ -36,10 +36,7 @@ class Moments:
 
 
 def trace_and_frobenius(
-    operator: SymmetricOperator,
-    products: int,
-    generator: torch.Generator,
-    known: Float[Tensor, "size rank"] | None = None,
+    operator: SymmetricOperator, products: int, generator: Generator, known: Float[Tensor, "size rank"] | None = None
 ) -> Moments:
     """Trace and Frobenius norm on a sketched range, exactly, plus independent probes on the rest.
 
@@ -84,18 +81,18 @@ def root_estimate(square: TraceEstimate) -> TraceEstimate:
     return TraceEstimate(value, error, square.products)
 
 
-def gaussian(size: int, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
+def gaussian(size: int, count: int, generator: Generator) -> Float[Tensor, "size probes"]:
     """Columns of independent standard normal numbers."""
     return torch.randn((size, count), generator=generator, device=generator.device, dtype=torch.float64)
 
 
-def sphere(size: int, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
+def sphere(size: int, count: int, generator: Generator) -> Float[Tensor, "size probes"]:
     """Columns uniform on the sphere of radius √size."""
     columns = gaussian(size, count, generator)
     return columns * (math.sqrt(size) / columns.norm(dim=0, keepdim=True))
 
 
-def draw(operator: SymmetricOperator, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
+def draw(operator: SymmetricOperator, count: int, generator: Generator) -> Float[Tensor, "size probes"]:
     """Independent signs, the least variance for Hutchinson's estimate, in the dtype and on the device of `operator`.
 
     They are drawn on the generator's device, in one byte each.

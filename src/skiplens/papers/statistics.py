@@ -190,6 +190,8 @@ R = TypeVar("R", bound=ReplicateSettings)
 
 # a function at the top of a module, which takes settings and returns tensors by name; or how it is called
 Measure = Callable[[Any], Any] | str
+Places = Sequence[float | int] | Tensor
+Words = tuple[str, str]
 Readings = Sequence[Measurement]  # what the runs of an item gave, in their order
 
 
@@ -289,11 +291,7 @@ def _measured_by(reading: Measurement) -> str:
 
 
 def curve(
-    x: Sequence[float | int] | Tensor,
-    values: Float[Tensor, "replicates places"],
-    name: str,
-    number: int,
-    dashed: bool = False,
+    x: Places, values: Float[Tensor, "replicates places"], name: str, number: int, dashed: bool = False
 ) -> tuple[FigureBand, Line]:
     """The marks of the number-th series, mean and standard deviation; what a replicate did not reach is NaN."""
     mean = values.nanmean(0)
@@ -304,14 +302,12 @@ def curve(
     return band, Line(numbers(x), numbers(mean), name, dashed=dashed, colour=shade)
 
 
-def mean_points(x: Sequence[float | int] | Tensor, values: Float[Tensor, "replicates places"], name: str) -> Points:
+def mean_points(x: Places, values: Float[Tensor, "replicates places"], name: str) -> Points:
     """Means over the replicates with their standard errors."""
     found = estimate(values)
     return Points(numbers(x), numbers(found.value), name, numbers(found.standard_error))
 
 
-def figure(
-    words: tuple[str, str], caption: str, labels: tuple[str, str], marks: Iterable[Mark], log: str = ""
-) -> Figure:
+def figure(words: Words, caption: str, labels: Words, marks: Iterable[Mark], log: str = "") -> Figure:
     """A figure with its name and title, the labels of its axes x and y, and those of them that are logarithmic."""
     return Figure(*words, caption, *labels, tuple(marks), x_log="x" in log, y_log="y" in log)

@@ -10,7 +10,7 @@ from skiplens.edits.remedies import code_of
 from skiplens.kernels.finite_width import advice
 from skiplens.plots.section import Scale
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed, rule_words
-from skiplens.signal.reading import Growth, SignalReading, growth_of
+from skiplens.signal.reading import Growth, Names, SignalReading, growth_of
 from skiplens.signal.units import surprise
 
 FRESH_STATISTICS = "fresh_statistics"
@@ -66,9 +66,7 @@ def judge_statistics(reading: SignalReading) -> Iterator[Finding]:
         yield _about(FRESH_STATISTICS, "note", sentence, reading.fresh_norms, remedy)
 
 
-def _about(
-    rule: str, severity: Severity, sentence: str, names: tuple[str, ...], remedy: Remedy | None = None
-) -> Finding:
+def _about(rule: str, severity: Severity, sentence: str, names: Names, remedy: Remedy | None = None) -> Finding:
     """A finding about things of which there should be none."""
     words = {**WORDS[rule], "code": "" if remedy is None else code_of(remedy)}
     return Finding(rule, severity, sentence, float(len(names)), 0.0, **words, where=names, remedy=remedy)
@@ -271,12 +269,7 @@ def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
 
 
 def _finding(
-    reading: SignalReading,
-    blocks: Sequence[int],
-    rule: str,
-    severity: Severity,
-    sentence: str,
-    numbers: tuple[float, float],
+    reading: SignalReading, blocks: list[int], rule: str, severity: Severity, says: str, numbers: tuple[float, float]
 ) -> Finding:
     """A finding about some branches, which are drawn anew to mend it; their last layers start at zero."""
     ends = {name for index in blocks for name in reading.output_parameters[index]}
@@ -288,7 +281,7 @@ def _finding(
     parameters = {"drawn": collected(reading.matrices), "ones": collected(reading.scales), "zeros": zeros, "seed": 0}
     remedy = Remedy("redraw_parameters", parameters)
     words = {**WORDS[rule], "code": code_of(remedy)}
-    return Finding(rule, severity, sentence, *numbers, **words, where=_names(reading, blocks), remedy=remedy)
+    return Finding(rule, severity, says, *numbers, **words, where=_names(reading, blocks), remedy=remedy)
 
 
 def _names(reading: SignalReading, blocks: Sequence[int]) -> tuple[str, ...]:

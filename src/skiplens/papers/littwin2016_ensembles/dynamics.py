@@ -14,13 +14,11 @@ from skiplens.paths.weights import check_positive
 from skiplens.readings.reading import Provenance
 from skiplens.report.during_training.depth_reading import DepthHistory
 
+Gradient = Float[Tensor, " params"]
+
 
 def layer_scale_increment(
-    short: Float[Tensor, " params"],
-    long: Float[Tensor, " params"],
-    layer_scale: float,
-    learning_rate: float,
-    skipped: bool,
+    short: Gradient, long: Gradient, layer_scale: float, learning_rate: float, skipped: bool
 ) -> Float[Tensor, ""]:
     """|λ_new| − |λ| after one step on the weights and then one on λ, up to O(μ³) (theorem 3).
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,6 @@ from skiplens.papers.statistics import Band, Readings, curve, decide_correction,
 from skiplens.papers.study import Claim, Item, Judgement, Preset, Table, claim, claims
 from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, Points, colour, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 
@@ -98,7 +97,7 @@ def _accuracy(readings: Readings) -> Judgement:
 def _judge_pairs(
     readings: Readings,
     place: tuple[Data, float],
-    number: Callable[[Measurement], float],
+    number: images.Number,
     band: Band,
     sentence: str,
     all_epochs: bool = True,

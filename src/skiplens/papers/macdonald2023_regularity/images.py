@@ -177,6 +177,7 @@ def trial(settings: ImageTraining) -> Randomness:
     return Randomness(settings.seed).child("image training", settings.replicate)
 
 
+Number = Callable[[Measurement], float]
 FEW = 2  # fewer pairs than this have no interval
 _LOGARITHM_OF_NOTHING = 1e-12
 
@@ -221,7 +222,7 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     return float(ended.mean()), float((ended - ended.mean()).square().mean().sqrt())
 
 
-def differences(readings: Readings, number: Callable[[Measurement], float]) -> Tensor:
+def differences(readings: Readings, number: Number) -> Tensor:
     """Modified minus original in every trial; a trial in which one of the two diverged is left out."""
     by_trial = {
         modified: {r.setting("replicate"): number(r) for r in readings if r.setting("modified") == modified}
