@@ -97,3 +97,9 @@ def pick(known: Mapping[str, T], name: str, problem: str, kind: type[SkiplensErr
     if name not in known:
         raise kind(f"{problem} {did_you_mean(str(name), known)}")
     return known[name]
+
+
+def refuse_if(problem: object, message: str, kind: type[Exception] = InvalidInputError) -> None:
+    """Raise the error with this message where there is a problem."""
+    if problem:
+        raise kind(message)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from skiplens.base.arguments import Arguments
-from skiplens.base.errors import InvalidInputError, NoTargetsError, SkiplensError
+from skiplens.base.errors import InvalidInputError, NoTargetsError, SkiplensError, refuse_if
 from skiplens.base.memory import is_shortage
 from skiplens.graph.inputs import named_tensors
 from skiplens.graph.rows import Rows, are_rows, as_tensor, joined
@@ -75,8 +75,7 @@ class Batch(NamedTuple):
 
     def first(self, count: int) -> "Batch":
         """The first `count` samples, or all of them if there are fewer."""
-        if count < 1:
-            raise InvalidInputError(f"Asked for {count} samples of a batch; ask for at least 1.")
+        refuse_if(count < 1, f"Asked for {count} samples of a batch; ask for at least 1.")
         return self.select(slice(count))
 
 
@@ -163,8 +162,7 @@ def as_batch(data: Any, where: str = "data") -> Batch:
             f"{where} has {tensors[0].shape[0]} inputs but {targets.shape[0]} targets; "
             "the first axis of both counts the samples and must agree."
         )
-    if targets.shape[0] == 0:
-        raise InvalidInputError(f"{where} has no samples; give at least one.")
+    refuse_if(targets.shape[0] == 0, f"{where} has no samples; give at least one.")
     return Batch(inputs, targets)
 
 
@@ -240,8 +238,7 @@ class Batches:
             if isinstance(error, SkiplensError) or is_shortage(error):
                 raise
             raise InvalidInputError(f"data raised {type(error).__name__} at batch {number + 1}: {error}") from error
-        if number < 0:
-            raise InvalidInputError(f"data gave no batches at all; is the loader empty? {WANTED}")
+        refuse_if(number < 0, f"data gave no batches at all; is the loader empty? {WANTED}")
 
 
 def as_batches(data: Any) -> Batches:
@@ -276,8 +273,7 @@ def count_samples(data: Any) -> int:
 
 def take(data: Any, samples: int, spare: int = 0) -> Batch:
     """The first `samples` samples as one batch, reading no more batches than needed; of the last one up to `spare`."""
-    if samples < 1:
-        raise InvalidInputError(f"Asked for {samples} samples of the data; ask for at least 1.")
+    refuse_if(samples < 1, f"Asked for {samples} samples of the data; ask for at least 1.")
     return concatenate(list(limited(data, samples, spare)))
 
 
@@ -294,8 +290,7 @@ def limited(data: Any, samples: int | None, spare: int = 0) -> Iterator[Batch]:
 
 def concatenate(batches: list[Batch]) -> Batch:
     """One batch with the samples of all `batches` in order; their inputs must have the same structure."""
-    if not batches:
-        raise InvalidInputError(f"There are no batches to join. {WANTED}")
+    refuse_if(not batches, f"There are no batches to join. {WANTED}")
     if len(batches) == 1:
         return batches[0]
     leaves = [list(tensors_in(batch.inputs)) for batch in batches]

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, SkiplensError, pick
+from skiplens.base.errors import InvalidInputError, SkiplensError, pick, refuse_if
 from skiplens.base.preserve_state import SelfChangeError, preserve_state
 from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, require_module, samples_of
@@ -78,8 +78,7 @@ def pure_model(model: nn.Module, parameters: ParameterChoice = None) -> PureMode
     require_module(model)
     chosen = _choose(dict(model.named_parameters()), parameters)
     devices = sorted({str(p.device) for p in model.parameters()})
-    if len(devices) > 1:
-        raise InvalidInputError(f"The model's parameters are on {' and '.join(devices)}; move the model to one device.")
+    refuse_if(len(devices) > 1, f"The model's parameters are on {' and '.join(devices)}; move the model to one device.")
     first = {id(parameter): name for name, parameter in model.named_parameters()}
     every = places(model, "_parameters")
     aliases = {alias: (first[id(parameter)], parameter.detach()) for alias, parameter in every.items()}

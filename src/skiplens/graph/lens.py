@@ -16,7 +16,7 @@ from torch.utils.flop_counter import flop_registry
 
 from skiplens.base import Progress, Randomness
 from skiplens.base.arguments import Arguments, type_name
-from skiplens.base.errors import CoupledSamplesError, InvalidInputError, NotExportableError, SkiplensError
+from skiplens.base.errors import CoupledSamplesError, InvalidInputError, NotExportableError, SkiplensError, refuse_if
 from skiplens.base.memory import REDUCTION, free_bytes, require_fits
 from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state, threads
 from skiplens.graph.batch import TARGETS, Batch, as_batches, map_tensors, several_of, take
@@ -66,8 +66,7 @@ class Subject:
 
     def network_of(self, batch: Batch) -> ResidualNetwork:
         """The model taken apart with the first samples, to take derivatives; found once for each number of them."""
-        if self._other_backward:
-            raise NotExportableError(self._other_backward)
+        refuse_if(self._other_backward, self._other_backward, NotExportableError)
         return self._taken_apart(batch)
 
     def _taken_apart(self, batch: Batch) -> ResidualNetwork:

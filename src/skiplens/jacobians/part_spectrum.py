@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, fx
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import CoupledSamplesError, DidNotConverge, InvalidInputError
+from skiplens.base.errors import CoupledSamplesError, DidNotConverge, InvalidInputError, refuse_if
 from skiplens.base.memory import budget_bytes, is_shortage, require_fits
 from skiplens.base.progress import Progress, silent
 from skiplens.graph.network import Call, ResidualNetwork, plain_call, plan
@@ -33,8 +33,7 @@ class Linearised:
 
     def __init__(self, function: Function, point: Tensor, room: int = ROOM, widest: int = 0) -> None:
         """Run the function once; products take about `room` bytes, the largest value inside `widest`."""
-        if not point.is_floating_point():
-            raise InvalidInputError(f"A Jacobian needs a floating-point input, got {point.dtype}.")
+        refuse_if(not point.is_floating_point(), f"A Jacobian needs a floating-point input, got {point.dtype}.")
         with torch.enable_grad():
             self._point = point.detach().clone().requires_grad_()
             self._output = function(self._point)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.base.memory import fresh_empty
 
 Product = Callable[[Tensor], Tensor]  # from a block of vectors, one a row, to the block of their images
@@ -47,8 +47,7 @@ def singular_density(forward: Product, adjoint: Product, starts: Float[Tensor, "
         starts: Random vectors of the space that `forward` takes; give J on its smaller side.
         steps: Steps at most; fewer where the Krylov space ends.
     """
-    if steps < 1 or not len(starts):
-        raise InvalidInputError(f"{steps} steps from {len(starts)} vectors; ask for at least 1 of each.")
+    refuse_if(steps < 1 or not len(starts), f"{steps} steps from {len(starts)} vectors; ask for at least 1 of each.")
     steps = min(steps, starts.shape[1])
     diagonal, above = _bidiagonal(forward, adjoint, starts, steps)
     _, nodes, Vh = torch.linalg.svd(torch.diag_embed(diagonal) + torch.diag_embed(above, offset=1))

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import refuse_if
 from skiplens.linalg.operator import SymmetricOperator
 
 
@@ -54,8 +54,7 @@ def trace_and_frobenius(
         known: Directions to put into the range first, such as eigenvectors of outlying eigenvalues, which would make
             the scatter of few probes a poor guide; one more product each.
     """
-    if products < 6:
-        raise InvalidInputError(f"trace_and_frobenius got products={products}; it needs at least 6.")
+    refuse_if(products < 6, f"trace_and_frobenius got products={products}; it needs at least 6.")
     known_count = 0 if known is None else known.shape[1]
     sketch_size = min(products // 3, operator.size - known_count)
     sketch = operator @ draw(operator, sketch_size, generator)

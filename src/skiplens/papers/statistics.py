@@ -13,8 +13,9 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Randomness, Settings, option
+from skiplens.base import Randomness, Settings, option
 from skiplens.base.axes import Float
+from skiplens.base.errors import refuse_if
 from skiplens.kernels.finite_width.simulation import estimate
 from skiplens.papers.study import Judgement, Table, Word
 from skiplens.plots.figure import Band as FigureBand
@@ -98,8 +99,7 @@ def over_seeds(values: Sequence[Tensor | float] | Tensor, comparisons: int | Non
     """
     stacked = torch.stack([torch.as_tensor(value, dtype=torch.float64) for value in values])
     seeds, comparisons = len(stacked), comparisons or max(1, stacked[0].numel())
-    if seeds < 2:
-        raise InvalidInputError(f"A confidence interval needs at least 2 seeds, got {seeds}.")
+    refuse_if(seeds < 2, f"A confidence interval needs at least 2 seeds, got {seeds}.")
     quantile = scipy.stats.t.ppf(1 - LEVEL / (2 * comparisons), seeds - 1)
     return Interval(stacked.mean(0), quantile * stacked.std(0) / seeds**0.5)
 
@@ -111,8 +111,7 @@ def over_trials(held: Sequence[bool] | Tensor) -> Interval:
     """
     outcomes = torch.as_tensor(held, dtype=torch.float64)
     count, trials = int(outcomes.sum()), len(outcomes)
-    if trials < 2:
-        raise InvalidInputError(f"A confidence interval needs at least 2 trials, got {trials}.")
+    refuse_if(trials < 2, f"A confidence interval needs at least 2 trials, got {trials}.")
     low = scipy.stats.beta.ppf(LEVEL / 2, count, trials - count + 1) if count else 0.0
     high = scipy.stats.beta.ppf(1 - LEVEL / 2, count + 1, trials - count) if count < trials else 1.0
     share = outcomes.mean()
@@ -225,8 +224,7 @@ def chosen(readings: Readings, measure: Measure = "", **settings: Any) -> list[M
         fits = all(setting in own and own[setting] == value for setting, value in settings.items())
         if fits and name in ("", _measured_by(reading)):
             found.append(reading)
-    if not found:
-        raise InvalidInputError(f"No run of {name or 'any measure'} has {settings}; the item's runs lack it.")
+    refuse_if(not found, f"No run of {name or 'any measure'} has {settings}; the item's runs lack it.")
     return found
 
 

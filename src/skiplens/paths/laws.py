@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, pick
+from skiplens.base.errors import InvalidInputError, pick, refuse_if
 from skiplens.paths.weights import log_binomial, path_weights
 
 _LOG_RANGE = (-25.0, 12.0)  # of a law's parameter
@@ -98,8 +98,7 @@ def rectified_path_energies(blocks: int, weight_variance: float) -> Float[Tensor
     Gram matrix G and means mu of the orders, Q = 1ᵀG1, a = G1/Q, k = √(σ²Q/(2π)), with a shifted by one order:
     G ← G + (σ²/2) shift(G) + k (mu aᵀ + a muᵀ), mu ← mu + k a. The work grows with the cube of the blocks.
     """
-    if blocks < 0:
-        raise InvalidInputError(f"The number of blocks must not be negative; got {blocks}.")
+    refuse_if(blocks < 0, f"The number of blocks must not be negative; got {blocks}.")
     if not (math.isfinite(weight_variance) and weight_variance > 0):
         raise InvalidInputError(
             f"The weight variance (times the width) must be positive and finite; got {weight_variance:g}. "

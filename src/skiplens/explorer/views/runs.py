@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.base.progress import Progress, track
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Switch
 from skiplens.explorer.view import Download, Drawing, Values, View
@@ -309,8 +309,7 @@ def _verdict(row: Row | None) -> str:
 
 def _chart(table: Table, values: Values) -> Figure:
     """One column against another, one line for each cell of a third."""
-    if "x" not in values:
-        raise InvalidInputError("The table has fewer than two columns of numbers, so there is nothing to draw.")
+    refuse_if("x" not in values, "The table has fewer than two columns of numbers, so there is nothing to draw.")
     x, y, by = values["x"], values["y"], values["by"]
     groups = [None] * len(table.columns[x]) if by == _NONE else table.columns[by]
     marks: list[Mark] = []

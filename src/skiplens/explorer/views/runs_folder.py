@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
-from skiplens.base.errors import BrokenFileError, InvalidInputError
+from skiplens.base.errors import BrokenFileError, InvalidInputError, refuse_if
 from skiplens.base.files import read_json
 from skiplens.base.memory import readable
 from skiplens.readings import Reading, read_file
@@ -60,8 +60,7 @@ class RunsFolder:
     """A folder and everything that is really inside of it; links that lead outside are not followed."""
 
     def __init__(self, root: Path) -> None:
-        if not root.is_dir():
-            raise InvalidInputError(f"{root} is not a folder; name the one that holds your reports and studies.")
+        refuse_if(not root.is_dir(), f"{root} is not a folder; name the one that holds your reports and studies.")
         self.given = root
         self._root = root.resolve()
 

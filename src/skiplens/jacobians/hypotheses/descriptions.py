@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.jacobians.systems.costs import Cost
 from skiplens.jacobians.systems.elementwise import Residual, SkipMap
 from skiplens.jacobians.systems.layer import Certificate, Composition, DataBound, Layer, composed, product
@@ -276,8 +276,7 @@ class Case:
 
     def __post_init__(self) -> None:
         """Refuse a network without layers or without outputs."""
-        if not self.layers:
-            raise InvalidInputError("There are no layers to check; describe at least one.")
+        refuse_if(not self.layers, "There are no layers to check; describe at least one.")
         empty = [layer.name for layer in self.layers if layer.outputs < 1]
         if empty:
             raise InvalidInputError(f"{empty[0]} has no outputs, so nothing can be said about it. Remove it.")

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.jacobians.systems.layer import Certificate, DataBound, Inputs, Layer, OfLayers, Outputs, Weights, product
 
 
@@ -155,8 +155,7 @@ class SkipMap:
     @classmethod
     def of_matrix(cls, matrix: Float[Tensor, "outputs inputs"]) -> "SkipMap":
         """The skip map of a matrix, with its measured singular values."""
-        if matrix.numel() == 0:
-            raise InvalidInputError(f"A skip map of shape {tuple(matrix.shape)} has no outputs or no inputs.")
+        refuse_if(matrix.numel() == 0, f"A skip map of shape {tuple(matrix.shape)} has no outputs or no inputs.")
         values = torch.linalg.svdvals(matrix)
         return cls(matrix.shape[0], matrix.shape[1], float(values[-1]), float(values[0]), matrix)
 

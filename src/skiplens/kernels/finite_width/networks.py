@@ -14,7 +14,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import InvalidInputError, pick
+from skiplens.base.errors import InvalidInputError, pick, refuse_if
 
 Number = int | float | Fraction
 
@@ -109,8 +109,7 @@ def exp_or_infinity(exponent: float) -> float:
 
 def require_layer(network: Network, layer: int, source: int | None) -> None:
     """Refuse a layer outside 1…depth, and a source that this layer does not read."""
-    if not 1 <= layer <= network.depth:
-        raise InvalidInputError(f"layer must be between 1 and the depth {network.depth}, got {layer}.")
+    refuse_if(not 1 <= layer <= network.depth, f"layer must be between 1 and the depth {network.depth}, got {layer}.")
     if source is not None and not isinstance(network, DenseNet):
         raise InvalidInputError(f"Only a DenseNet has one matrix per source; leave source out, got {source}.")
     if source is not None and not 0 <= source < layer:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.kernels.limit import gaussian
 from skiplens.kernels.limit.draws import FEWER, POINTS, Drawn, Recipe, drawn
 from skiplens.kernels.limit.gaussian import LARGEST_ERROR, Expectations, bend_blocks, expanded, piecewise_linear
@@ -288,8 +288,7 @@ def covariance(one: Unit, other: Unit) -> Moments | None:
         return one.latent
     if not dependent(one.latent, other.latent):
         return None
-    if not one.terms or not other.terms:
-        raise InvalidInputError(DEPENDENT)
+    refuse_if(not one.terms or not other.terms, DEPENDENT)
     pairs = [(a * b, p.covariance(q)) for a, p in one.terms for b, q in other.terms]
     found = [(factor, part) for factor, part in pairs if part is not None]
     return weighted_sum(found) if found else None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import DidNotConverge, InvalidInputError
+from skiplens.base.errors import DidNotConverge, InvalidInputError, refuse_if
 
 _FIT = 1e-9  # the construction is exact; rounding leaves less than this unless it is magnified
 _SMALLEST = 1e-6  # distance of points below which the margin rho²/8 of a unit comes near to float64's rounding
@@ -123,8 +123,7 @@ def small_weight_network(
     if start.shape != end.shape:
         shapes = f"{tuple(start.shape)} and {tuple(end.shape)}"
         raise InvalidInputError(f"Inputs and targets must have the same shape; got {shapes}.")
-    if kind not in ("saturated", "printed"):
-        raise InvalidInputError(f"kind must be saturated or printed; got {kind!r}.")
+    refuse_if(kind not in ("saturated", "printed"), f"kind must be saturated or printed; got {kind!r}.")
     rho = require_separated(start, end) if len(start) > 1 else 2.0
     paths = []
     for sample in range(len(start)):  # those before it are at their targets by then, those after it at home
@@ -150,8 +149,7 @@ def _counts(lengths: Tensor, step: float | None, units: int | None) -> list[int]
     if (step is None) == (units is None):
         raise InvalidInputError(f"Give either the longest step or the number of units; got step={step}, units={units}.")
     if step is not None:
-        if not (math.isfinite(step) and step > 0):
-            raise InvalidInputError(f"The step must be a positive length; got {step!r}.")
+        refuse_if(not (math.isfinite(step) and step > 0), f"The step must be a positive length; got {step!r}.")
         return torch.ceil(lengths / step).long().tolist()
     assert units is not None
     moving = int((lengths > 0).sum())
@@ -193,8 +191,7 @@ def surrogate_targets(inputs: Points, targets: Points, distance: float, generato
     of a sunflower around it, in a random plane; of several layouts the one with the largest separation is taken.
     """
     start, labels = unit_points(inputs, "inputs"), unit_points(targets, "targets")
-    if not 0 < distance < 1:
-        raise InvalidInputError(f"The distance of surrogates must lie between 0 and 1; got {distance!r}.")
+    refuse_if(not 0 < distance < 1, f"The distance of surrogates must lie between 0 and 1; got {distance!r}.")
     layouts = [_layout(labels, distance, generator) for _ in range(32)]
     return max(layouts, key=lambda layout: separation(start, layout).distance)
 
