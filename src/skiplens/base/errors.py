@@ -1,7 +1,10 @@
 """The named errors of Skiplens: each says what came, what was wanted and what to do."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class SkiplensError(Exception):
@@ -87,3 +90,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if near:
         return f"Did you mean {' or '.join(near)}?"
     return f"Known names: {', '.join(known)}." if known else "There are no names to choose from."
+
+
+def pick(known: Mapping[str, T], name: str, problem: str, kind: type[SkiplensError] = InvalidInputError) -> T:
+    """The entry called `name`, or an error that tells the problem and the nearest names."""
+    if name not in known:
+        raise kind(f"{problem} {did_you_mean(str(name), known)}")
+    return known[name]
+
+
+def refuse_if(problem: object, message: str, kind: type[Exception] = InvalidInputError) -> None:
+    """Raise the error with this message where there is a problem."""
+    if problem:
+        raise kind(message)

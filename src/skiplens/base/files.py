@@ -85,18 +85,12 @@ def user_path(named: str | os.PathLike[str]) -> Path:
 
 def is_folder(path: Path) -> bool:
     """Whether `path` is a folder; a name that the system does not take, such as one too long, is none."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises
 
 
 def is_file(path: Path) -> bool:
     """Whether `path` is a file, in the same way."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises
 
 
 def read_json(path: Path) -> Any:

@@ -3,6 +3,7 @@
 import dis
 import functools
 import hashlib
+import inspect
 import pickle
 import sys
 import sysconfig
@@ -134,12 +135,9 @@ def _reduced(value: Any) -> Any:
     if isinstance(parts, str) or len(parts) < 3 or not isinstance(parts[2], dict):
         return NotImplemented
     computed = (functools.cached_property, functools._lru_cache_wrapper)
-    state = {name: entry for name, entry in parts[2].items() if not isinstance(_of_class(value, name), computed)}
+    of_class = {name: inspect.getattr_static(type(value), name, None) for name in parts[2]}
+    state = {name: entry for name, entry in parts[2].items() if not isinstance(of_class[name], computed)}
     return (*parts[:2], state, *parts[3:])
-
-
-def _of_class(value: Any, name: str) -> Any:
-    return next((vars(kind)[name] for kind in type(value).__mro__ if name in vars(kind)), None)
 
 
 def _is_installed(value: Any) -> bool:

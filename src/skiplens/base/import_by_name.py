@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from skiplens.base.arguments import with_article
-from skiplens.base.errors import ModelSpecError, SkiplensError, did_you_mean
+from skiplens.base.errors import ModelSpecError, SkiplensError, did_you_mean, refuse_if
 from skiplens.base.files import is_file
 
 FORMS = "A function is named path/file.py:function or package.module:function."
@@ -30,8 +30,7 @@ def call_by_name(spec: str, **options: Any) -> Any:
 def import_by_name(spec: str) -> Callable[..., Any]:
     """The function that `spec` names, not called yet."""
     place, colon, name = spec.rpartition(":")
-    if not colon or not place or not name:
-        raise ModelSpecError(f"{spec!r} does not name a function. {FORMS}")
+    refuse_if(not colon or not place or not name, f"{spec!r} does not name a function. {FORMS}", ModelSpecError)
     module = _module_of_file(Path(place), spec) if place.endswith(".py") else _module_of_package(place, spec)
     function = getattr(module, name, None)
     if function is None:
@@ -43,8 +42,7 @@ def import_by_name(spec: str) -> Callable[..., Any]:
 
 
 def _module_of_file(path: Path, spec: str) -> ModuleType:
-    if not is_file(path):
-        raise ModelSpecError(f"There is no file {path} (from {spec!r}). {FORMS}")
+    refuse_if(not is_file(path), f"There is no file {path} (from {spec!r}). {FORMS}", ModelSpecError)
     description = importlib.util.spec_from_file_location(path.stem, path)
     assert description is not None and description.loader is not None, "a .py file always has a loader"
     module = importlib.util.module_from_spec(description)

@@ -129,9 +129,7 @@ def give_back() -> None:
 
 
 T = TypeVar("T")
-LEAST = 1 / 64
-"""Share of the usual budget below which the work is given up."""
-
+LEAST = 1 / 64  # share of the usual budget below which the work is given up
 _WORDS = ("out of memory", "can't allocate memory", "not enough memory")  # of CUDA, and of the CPU's allocators
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
-from skiplens.base.errors import SettingsError, did_you_mean
+from skiplens.base.errors import SettingsError, did_you_mean, refuse_if
 
 
 def option(default: Any, help: str, **metadata: Any) -> Any:
@@ -133,8 +133,7 @@ def _coerce_tuple(value: Any, kinds: tuple[Any, ...], name: str) -> tuple[Any, .
         raise SettingsError(f"{name} must be a list of values; got {value!r}.")
     if len(kinds) == 2 and kinds[1] is Ellipsis:
         kinds = (kinds[0],) * len(value)
-    if len(kinds) != len(value):
-        raise SettingsError(f"{name} must have {len(kinds)} values; got {len(value)}.")
+    refuse_if(len(kinds) != len(value), f"{name} must have {len(kinds)} values; got {len(value)}.", SettingsError)
     return tuple(coerce(part, kind, name) for part, kind in zip(value, kinds, strict=True))
 
 

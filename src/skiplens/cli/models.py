@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from skiplens import data, zoo
 from skiplens.base.arguments import with_article
-from skiplens.base.errors import InvalidInputError, ModelSpecError, did_you_mean
+from skiplens.base.errors import InvalidInputError, ModelSpecError, did_you_mean, refuse_if
 from skiplens.base.files import is_file, is_folder, user_path
 from skiplens.base.import_by_name import call_by_name, import_by_name
 from skiplens.cli import console, hubs
@@ -18,12 +18,12 @@ from skiplens.cli.flags import DataSettings, ModelSettings
 from skiplens.data.files import FILES, SavedDataset, load_file, read_checkpoint, read_safetensors
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import NAMED
+from skiplens.readings.finding import listed
 
 
 def model_for(settings: ModelSettings) -> nn.Module:
     """The model that the settings ask for, with its weights, in the mode that was asked for."""
-    if settings.eval and settings.train:
-        raise InvalidInputError("--eval and --train were both given; a model is in one mode.")
+    refuse_if(settings.eval and settings.train, "--eval and --train were both given; a model is in one mode.")
     model = build_model(settings.model, settings.seed, settings.set, settings.pretrained)
     if settings.weights is not None:
         load_weights(model, settings.weights)
@@ -44,8 +44,7 @@ def build_model(spec: str, seed: int = 0, options: tuple[str, ...] = (), pretrai
     named = _options(options)
     if spec.partition(":")[0] in hubs.HUBS:
         return hubs.build_from_hub(spec, named, pretrained, seed)
-    if pretrained:
-        raise InvalidInputError(f"--pretrained is for hf:, timm: and torchvision:; {spec!r} takes --weights FILE.")
+    refuse_if(pretrained, f"--pretrained is for hf:, timm: and torchvision:; {spec!r} takes --weights FILE.")
     if spec.startswith("zoo:"):
         name, *given = spec.removeprefix("zoo:").split(",")
         return zoo.build_from_text(",".join([name, f"seed={seed}", *given, *options]))
@@ -63,8 +62,7 @@ def _options(words: tuple[str, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
-        if not equals or not name.isidentifier():
-            raise InvalidInputError(f"--set has {word!r}; write name=value, such as depth=50.")
+        refuse_if(not equals or not name.isidentifier(), f"--set has {word!r}; write name=value, such as depth=50.")
         try:
             found[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
@@ -135,8 +133,7 @@ def loss_named(words: str | None) -> Any:
 def load_weights(model: nn.Module, path: Path | str) -> nn.Module:
     """`model` with the weights of `path`; every name and shape must fit."""
     path = Path(path)
-    if not is_file(path):
-        raise InvalidInputError(f"There is no file of weights {path}.")
+    refuse_if(not is_file(path), f"There is no file of weights {path}.")
     state = read_safetensors(path) if path.suffix == ".safetensors" else _state_of(read_checkpoint(path), path)
     for wrapper in ("module.", "_orig_mod.", f"{next(iter(state), '').partition('.')[0]}."):  # the last: of a trainer
         bare = {name.removeprefix(wrapper): value for name, value in state.items()}
@@ -165,20 +162,11 @@ def _state_of(content: Any, path: Path) -> dict[str, Tensor]:
 
 def _require_fit(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> None:
     wanted = model.state_dict()
-    problems = [f"missing: {_some(wanted.keys() - state.keys())}"] if wanted.keys() - state.keys() else []
-    if state.keys() - wanted.keys():
-        problems.append(f"unknown: {_some(state.keys() - wanted.keys())}")
     shapes = {
         f"{name} has shape {tuple(state[name].shape)} instead of {tuple(wanted[name].shape)}"
         for name in wanted.keys() & state.keys()
         if state[name].shape != wanted[name].shape
     }
-    if shapes:
-        problems.append(_some(shapes))
-    if problems:
+    wrong = {"missing: ": wanted.keys() - state.keys(), "unknown: ": state.keys() - wanted.keys(), "": shapes}
+    if problems := [f"{word}{listed(tuple(sorted(names)), 3)}" for word, names in wrong.items() if names]:
         raise InvalidInputError(f"The weights of {path} do not fit {type(model).__name__}: {'; '.join(problems)}.")
-
-
-def _some(names: set[str]) -> str:
-    shown = sorted(names)[:3]
-    return ", ".join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

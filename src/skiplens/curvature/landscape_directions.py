@@ -17,6 +17,7 @@ from torch import Tensor
 
 from skiplens.base import BrokenFileError, InvalidInputError, Randomness, Settings
 from skiplens.base.axes import Float
+from skiplens.base.errors import refuse_if
 from skiplens.base.files import write_atomically
 from skiplens.curvature.operator import LossOperator
 from skiplens.curvature.problem import FlatOrder
@@ -42,14 +43,11 @@ class LandscapeOptions(Settings):
     def __post_init__(self) -> None:
         """Refuse slices that cannot be drawn."""
         super().__post_init__()
-        if self.dimensions not in (1, 2):
-            raise InvalidInputError(f"dimensions={self.dimensions}; a slice has 1 or 2 dimensions.")
-        if self.points < 2:
-            raise InvalidInputError(f"points={self.points}; a slice needs at least 2 points along each direction.")
+        refuse_if(self.dimensions not in (1, 2), f"dimensions={self.dimensions}; a slice has 1 or 2 dimensions.")
+        refuse_if(self.points < 2, f"points={self.points}; a slice needs at least 2 points along each direction.")
         if not (math.isfinite(self.radius) and self.radius > 0):
             raise InvalidInputError(f"radius={self.radius}; give a positive number, e.g. 1.0.")
-        if self.workers < 0:
-            raise InvalidInputError(f"workers={self.workers}; give 1 or more, or 0 to choose automatically.")
+        refuse_if(self.workers < 0, f"workers={self.workers}; give 1 or more, or 0 to choose automatically.")
 
 
 Directions = str | Sequence[Tensor | Mapping[str, Tensor]]

@@ -14,6 +14,7 @@ from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.memory import REDUCTION, budget_bytes, give_back
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
+from skiplens.curvature import products
 from skiplens.curvature.problem import (
     PIECE_BYTES,
     FlatOrder,
@@ -24,14 +25,7 @@ from skiplens.curvature.problem import (
     make_problem,
     objective,
 )
-from skiplens.curvature.products import (
-    BatchCurvature,
-    Differentiate,
-    EmpiricalFisherCurvature,
-    GaussNewtonCurvature,
-    HessianCurvature,
-    graph_bytes_per_sample,
-)
+from skiplens.curvature.products import BatchCurvature, Differentiate, GaussNewtonCurvature, HessianCurvature
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import ParameterChoice, transformable
 from skiplens.graph.loss import Loss, loss_rule
@@ -43,7 +37,7 @@ _CURVATURES: dict[str, Differentiate] = {
     "hessian": HessianCurvature,
     "gauss_newton": GaussNewtonCurvature,
     "fisher": GaussNewtonCurvature,
-    "empirical_fisher": EmpiricalFisherCurvature,
+    "empirical_fisher": products.EmpiricalFisherCurvature,
 }
 
 
@@ -156,7 +150,7 @@ def needs_of(kind: str) -> tuple[Callable[[Objective, Batch], tuple[float, float
     sizes: list[int] = []
 
     def needs(goal: Objective, first: Batch) -> tuple[float, float]:
-        sizes.append(graph_bytes_per_sample(_CURVATURES[kind], goal, first))
+        sizes.append(products.graph_bytes_per_sample(_CURVATURES[kind], goal, first))
         each, vectors = (1 + _ADDED_BY_PRODUCT) * sizes[-1], _vector_bytes(goal)
         searched = REDUCTION.get() < 1  # with the other half of the memory, which must hold the vectors of a search
         return each, max(float(vectors), searched * vectors / _VECTORS * SPARE_VECTORS - each)

@@ -16,12 +16,14 @@ from skiplens.curvature.problem import Objective, require_scalar
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import main_output
 
+Tensors = Sequence[Tensor]
+
 
 class BatchCurvature(ABC):
     """A symmetric matrix over the parameters that belongs to one batch; it holds the graph of a backward pass."""
 
     @abstractmethod
-    def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
+    def product(self, vectors: Tensors, batched: bool) -> list[Tensor]:
         """The matrix times vectors given by parameter; `batched` ones have a first axis, the probes."""
 
 
@@ -33,7 +35,7 @@ class HessianCurvature(BatchCurvature):
         loss = require_graph(objective.total(objective.outputs(self._leaves, batch), batch))
         self.gradient = _gradients([loss], self._leaves, None, create_graph=True)
 
-    def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
+    def product(self, vectors: Tensors, batched: bool) -> list[Tensor]:
         """Reverse over reverse: the gradient of ⟨gradient, vector⟩."""
         return _gradients(self.gradient, self._leaves, vectors, batched=batched)
 
@@ -56,7 +58,7 @@ class GaussNewtonCurvature(BatchCurvature):
         self._slopes = _gradients([loss], self._cut, None, create_graph=True)
         self._weights, self._pulled = _transposed(self._outputs, self._leaves)
 
-    def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
+    def product(self, vectors: Tensors, batched: bool) -> list[Tensor]:
         """Outputs forward, loss twice, parameters backward."""
         changes = _gradients(self._pulled, self._weights, vectors, batched=batched)
         slopes = _gradients(self._slopes, self._cut, changes, batched=batched)
@@ -68,12 +70,11 @@ class EmpiricalFisherCurvature(BatchCurvature):
 
     def __init__(self, objective: Objective, batch: Batch) -> None:
         self._leaves = objective.leaves()
-        outputs = main_output(objective.outputs(self._leaves, batch))
-        self._losses = objective.rule.each(outputs, batch.targets)
+        self._losses = objective.rule.each(main_output(objective.outputs(self._leaves, batch)), batch.targets)
         require_graph(require_scalar(self._losses.sum()))
         self._weights, self._pulled = _transposed([self._losses], self._leaves)
 
-    def product(self, vectors: Sequence[Tensor], batched: bool) -> list[Tensor]:
+    def product(self, vectors: Tensors, batched: bool) -> list[Tensor]:
         """Losses forward, parameters backward."""
         changes = _gradients(self._pulled, self._weights, vectors, batched=batched)
         return _gradients([self._losses], self._leaves, changes, batched=batched)
@@ -96,11 +97,7 @@ def require_graph(loss: Tensor) -> Tensor:
 
 
 def _gradients(
-    outputs: Sequence[Tensor],
-    inputs: Sequence[Tensor],
-    weights: Sequence[Tensor] | None,
-    batched: bool = False,
-    create_graph: bool = False,
+    outputs: Tensors, inputs: Tensors, weights: Tensors | None, batched: bool = False, create_graph: bool = False
 ) -> list[Tensor]:
     """The gradient of Σ⟨output, weight⟩; zero where an input has no part in it. The graph stays."""
     used = [i for i, output in enumerate(outputs) if output.requires_grad]
@@ -201,8 +198,7 @@ def module_of_node(operation: str, objective: Objective, batch: Batch) -> str:
     found: list[nn.Module] = []
 
     def look(values: Any) -> None:
-        tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
-        for node in nodes_behind(tensors, seen):
+        for node in nodes_behind([leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)], seen):
             if plain(node.name()).startswith(plain(operation)):
                 found.append(running[-1])
 

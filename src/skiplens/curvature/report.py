@@ -17,7 +17,7 @@ from skiplens.curvature.operator import SPARE_VECTORS
 from skiplens.curvature.reading import HessianSpectrum
 from skiplens.curvature.sampled import SHARE_OF_VECTORS
 from skiplens.curvature.spectrum import hessian_spectrum, parameters_by_block
-from skiplens.graph.functional import PureModel, pure_model
+from skiplens.graph.functional import pure_model
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
@@ -77,7 +77,9 @@ class CurvatureLens(Lens):
             pure.device
         )
         if spent != effort or tight:  # the moments then come from the density, without products of their own
-            asked |= {"moment_products": 0, "memory": _memory_for(pure)}
+            # a few steps keep no basis, which they do not need; where there is not even that room they get the usual
+            least = max(FEWEST_BYTES, VECTORS * pure.parameter_count * pure.dtype.itemsize)
+            asked |= {"moment_products": 0, "memory": least if least <= free_bytes(pure.device) else None}
         whole = hessian_spectrum(subject.model, batch, loss=loss, progress=progress, **asked)
         groups, notes = self._groups(subject, pure.parameters) if effort == self.effort else ({}, ())
         few, blocks = subject.fitted_loss(batch.first(self.block_effort.samples))[1], {}
@@ -105,12 +107,6 @@ class CurvatureLens(Lens):
         return groups, ()
 
 
-def _memory_for(pure: PureModel) -> int | None:
-    """A budget in which a few steps keep no basis, which they do not need; None where there is not even that room."""
-    least = max(FEWEST_BYTES, VECTORS * pure.parameter_count * pure.dtype.itemsize)
-    return least if least <= free_bytes(pure.device) else None
-
-
 _MOST_POINTS = 2000  # more eigenvalues than this are not drawn one by one
 
 
@@ -129,18 +125,14 @@ def eigenvalue_density(reading: HessianSpectrum) -> Figure:
     else:
         values = reading.eigenvalues if len(reading.eigenvalues) <= _MOST_POINTS else reading.eigenvalues[[0, -1]]
         marks = (curve, Points(numbers(values), (floor,) * len(values), "eigenvalues"), *ends)
-    return Figure(
-        name="eigenvalue_density",
-        title=f"Eigenvalues of the {reading.matrix_name}",
-        caption="How many directions have which curvature, on a logarithmic axis. Left of zero the loss curves down: "
+    caption = (
+        "How many directions have which curvature, on a logarithmic axis. Left of zero the loss curves down: "
         "a saddle. A peak at zero with a few far-away eigenvalues is a badly conditioned loss."
         + " Inner bumps are groups of eigenvalues that so few products do not tell apart."
-        * sampled,
-        x_label="eigenvalue",
-        y_label="density",
-        marks=marks,
-        y_log=True,
+        * sampled
     )
+    words = ("eigenvalue_density", f"Eigenvalues of the {reading.matrix_name}", caption, "eigenvalue", "density")
+    return Figure(*words, marks, y_log=True)
 
 
 def eigenvalues_by_size(reading: HessianSpectrum) -> Figure | None:
@@ -155,17 +147,14 @@ def eigenvalues_by_size(reading: HessianSpectrum) -> Figure | None:
             lines.append(Line(numbers(sizes.flip(0)), numbers(shares.flip(0)), name))
     if not lines:
         return None
-    return Figure(
-        name="eigenvalues_by_size",
-        title="How many directions are steeper than x",
-        caption="Share of directions in which the loss curves up, or down, more strongly than x. Where both curves lie "
-        "together the loss has as many ways down as up at that steepness.",
-        x_label="steepness x",
-        y_label="share of directions",
-        marks=(*lines, Reference(reading.largest_absolute, "steepest", axis="x")),
-        x_log=True,
-        y_log=True,
+    caption = (
+        "Share of directions in which the loss curves up, or down, more strongly than x. Where both curves lie "
+        "together the loss has as many ways down as up at that steepness."
     )
+    marks: tuple[Mark, ...] = (*lines, Reference(reading.largest_absolute, "steepest", axis="x"))
+    words = ("eigenvalues_by_size", "How many directions are steeper than x", caption)
+    labels = ("steepness x", "share of directions")
+    return Figure(*words, *labels, marks, x_log=True, y_log=True)
 
 
 def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
@@ -178,17 +167,13 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
     for end, place in (("largest", -1), ("smallest", 0)):
         errors = numbers([float(block.extreme_residuals[place]) for block in blocks.values()]) if sampled else ()
         marks.append(Bars(names, numbers([getattr(block, end) for block in blocks.values()]), end, errors))
-    return Figure(
-        name="extremes_by_block",
-        title="Steepest directions of each block",
-        caption="Largest and smallest eigenvalue when only the parameters of one residual block move. The block with "
+    caption = (
+        "Largest and smallest eigenvalue when only the parameters of one residual block move. The block with "
         "the longest bars is the steepest; bars below zero are directions that lead down. An eigenvalue lies "
-        "within each error bar.",
-        x_label="residual block",
-        y_label="eigenvalue",
-        marks=tuple(marks),
-        block_places=in_order(names),
+        "within each error bar."
     )
+    words = ("extremes_by_block", "Steepest directions of each block", caption, "residual block", "eigenvalue")
+    return Figure(*words, tuple(marks), block_places=in_order(names))
 
 
 FIGURES = (eigenvalue_density, eigenvalues_by_size, extremes_by_block)
@@ -214,24 +199,17 @@ def curvature_section(reading: HessianSpectrum) -> Section:
         ("Frobenius norm", plus_minus(reading.frobenius_norm, reading.frobenius_error)),
         ("step up to which the quadratic model of the loss falls (2/λmax)", step),
     )
-    return Section(
-        anchor=reading.kind,
-        title="Curvature of the loss",
-        sentence=curvature_sentence(reading),
-        facts=facts,
-        rows=tuple(
-            {
-                "block": name,
-                "parameters": f"{block.parameters:,}",
-                "largest (an eigenvalue lies within)": plus_minus(block.largest, _residual(block, -1)),
-                "smallest (an eigenvalue lies within)": plus_minus(block.smallest, _residual(block, 0)),
-            }
-            for name, block in reading.blocks.items()
-        ),
-        notes=reading.notes,
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
+    rows = tuple(
+        {
+            "block": name,
+            "parameters": f"{block.parameters:,}",
+            "largest (an eigenvalue lies within)": plus_minus(block.largest, _residual(block, -1)),
+            "smallest (an eigenvalue lies within)": plus_minus(block.smallest, _residual(block, 0)),
+        }
+        for name, block in reading.blocks.items()
     )
+    words = (reading.kind, "Curvature of the loss", curvature_sentence(reading), facts, rows, reading.notes)
+    return Section(*words, figures=drawn(reading, FIGURES), provenance=provenance_of(reading))
 
 
 def curvature_sentence(reading: HessianSpectrum) -> str:
@@ -300,17 +278,12 @@ def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:
     if not surely > MANY_STEPS:
         return
     words = rule_words(__file__)["hessian_condition"]
-    yield Finding(
-        rule="hessian_condition",
-        severity="note",
-        sentence=f"The loss is ill conditioned here: its steepest direction is "
-        f"{in_words(reading.condition_number, 2)} times as "
-        f"curved as the flattest tenth of all directions (at least {in_words(surely, 2)} with 95 % confidence).",
-        number=reading.condition_number,
-        threshold=MANY_STEPS,
-        source=words["source"],
-        change=words["change"].format(step=in_words(2 / most, 2)),
+    sentence = (
+        f"The loss is ill conditioned here: its steepest direction is {in_words(reading.condition_number, 2)} times as "
+        f"curved as the flattest tenth of all directions (at least {in_words(surely, 2)} with 95 % confidence)."
     )
+    source, change = words["source"], words["change"].format(step=in_words(2 / most, 2))
+    yield Finding("hessian_condition", "note", sentence, reading.condition_number, MANY_STEPS, source, change)
 
 
 RULES = (Rule("hessian_condition", (HessianSpectrum,), judge_hessian_condition),)

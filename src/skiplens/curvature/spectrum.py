@@ -13,20 +13,14 @@ from torch.linalg import vector_norm
 from skiplens.base import Progress, Randomness, silent
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, NotReachedError, SkiplensError, did_you_mean
+from skiplens.base.errors import NotReachedError, SkiplensError, pick
 from skiplens.base.memory import share_of_memory
 from skiplens.base.preserve_state import preserve_state
+from skiplens.curvature import sampled
 from skiplens.curvature.operator import Kind, LossOperator, loss_operator
 from skiplens.curvature.problem import loss_batches
 from skiplens.curvature.reading import FLAT, HessianSpectrum
-from skiplens.curvature.sampled import (
-    SHARE_OF_VECTORS,
-    Method,
-    SpectrumOptions,
-    choose_method,
-    exact_curve,
-    sampled_fields,
-)
+from skiplens.curvature.sampled import SHARE_OF_VECTORS, Method, SpectrumOptions, choose_method, exact_curve
 from skiplens.graph import ResidualBlock, find_residual_blocks
 from skiplens.graph.functional import ParameterChoice
 from skiplens.graph.inputs import require_module
@@ -157,7 +151,7 @@ class _Measurement:
     def sampled(self, operator: LossOperator, name: str) -> dict[str, Any]:
         """Extremes and density; each matrix has random vectors of its own."""
         randomness = Randomness(self.options.seed).child("hessian_spectrum", name)
-        return sampled_fields(operator, self.options, randomness, self.progress)
+        return sampled.sampled_fields(operator, self.options, randomness, self.progress)
 
     def reading(
         self, operator: LossOperator, fields: dict[str, Any], names: tuple[str, ...] | None = None
@@ -184,10 +178,8 @@ def parameters_by_block(
         read = dict.fromkeys((*block.branch.parameters, *block.shortcut.parameters))
         found[block.name] = tuple(name for name in read if name in chosen)
     names = tuple(found) if isinstance(wanted, bool) else wanted
-    for name in names:
-        if name not in found:
-            raise InvalidInputError(f"The model has no residual block {name!r}. {did_you_mean(name, found)}")
-    return {name: found[name] for name in names if found[name]}
+    chosen = {name: pick(found, name, f"The model has no residual block {name!r}.") for name in names}
+    return {name: parameters for name, parameters in chosen.items() if parameters}
 
 
 _ROUNDING = 1e-10  # an eigenvalue is negative beyond rounding if below this times the largest |eigenvalue|

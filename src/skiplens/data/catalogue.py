@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from skiplens.base.errors import DataError, did_you_mean
+from skiplens.base.errors import DataError, pick, refuse_if
 from skiplens.data.formats import read_cifar, read_idx
 from skiplens.data.images import ImageSet
 
@@ -62,8 +62,7 @@ class DataSet:
 
     def split(self, name: str) -> tuple[Part, ...]:
         """The parts of the split called `name`."""
-        if name not in ("train", "test"):
-            raise DataError(f"{self.name} has the splits train and test; got {name!r}.")
+        refuse_if(name not in ("train", "test"), f"{self.name} has the splits train and test; got {name!r}.", DataError)
         return self.train if name == "train" else self.test
 
     def samples(self, split: str) -> int:
@@ -88,9 +87,7 @@ class DataSet:
 
 def look_up(name: str) -> DataSet:
     """The data set called `name`."""
-    if name not in CATALOGUE:
-        raise DataError(f"There is no data set {name!r}. {did_you_mean(name, CATALOGUE)}")
-    return CATALOGUE[name]
+    return pick(CATALOGUE, name, f"There is no data set {name!r}.", DataError)
 
 
 def _known(values: dict[str, Any]) -> DataSet:

@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,12 @@ def download(archive: Archive, folder: Path, progress: Progress) -> Path:
     pooch = optional_import("pooch", "downloading data sets")
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f"{archive.name}.unfinished"
-    transfer = _Transfer(unfinished, archive.size, progress)
+    transfer, logger = _Transfer(unfinished, archive.size, progress), pooch.get_logger()
     for attempt in ("continued", "anew") if unfinished.exists() else ("anew",):
         try:
-            with _quiet(pooch.get_logger()):
+            with ExitStack() as stack:  # pooch's own lines stay off the terminal: progress goes through the callback
+                stack.callback(logger.setLevel, logger.level)
+                logger.setLevel("WARNING")
                 known = {"known_hash": archive.checksum, "fname": archive.name, "path": folder}
                 return Path(pooch.retrieve(archive.url, **known, downloader=transfer))
         except ValueError as error:  # pooch's word for a wrong checksum; the file is gone by now
@@ -119,17 +121,6 @@ def _reason(error: Exception, requests: Any) -> str:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
-
-
-@contextmanager
-def _quiet(logger: Any) -> Iterator[None]:
-    """Keep pooch's own lines off the terminal: progress is reported through the callback."""
-    before = logger.level
-    logger.setLevel("WARNING")
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def cache_folder() -> Path:

@@ -180,8 +180,7 @@ def _is_another(data_set: DataSet, wanted: Sequence[Part], files: dict[Part, Pat
 
 
 def _file_of(part: Part, folder: Path) -> Path | None:
-    paths = (folder / part.name, folder / f"{part.name}.gz")
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in (folder / part.name, folder / f"{part.name}.gz") if path.is_file()), None)
 
 
 def _from_archive(path: Path, wanted: Sequence[Part]) -> list[bytes]:

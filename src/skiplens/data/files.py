@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import BrokenFileError, DataError, InvalidInputError, UnsafeFileError
+from skiplens.base.errors import BrokenFileError, DataError, InvalidInputError, UnsafeFileError, refuse_if
 from skiplens.base.files import is_file, is_folder, user_path
 from skiplens.base.optional_imports import optional_import
 from skiplens.graph.batch import TARGETS, Batch, as_batch
@@ -39,12 +39,10 @@ def load_file(
         length: Tokens of a sample of text.
     """
     path = user_path(path)
-    if not is_file(path):
-        raise DataError(f"There is no file {path}.")
+    refuse_if(not is_file(path), f"There is no file {path}.", DataError)
     if tokenizer is not None:
         return _of_text(path, tokenizer, length)
-    if path.suffix not in FILES:
-        raise InvalidInputError(f"{path} is a file of a kind that is not read here; wanted {', '.join(FILES)}.")
+    refuse_if(path.suffix not in FILES, f"{path} is a file of a kind that is not read here; wanted {', '.join(FILES)}.")
     if path.suffix == ".txt":
         raise InvalidInputError(f"{path} is text, which a model takes as tokens. Name a tokenizer: a folder with one.")
     if path.suffix == ".csv":
@@ -107,11 +105,8 @@ def _of_table(path: Path) -> Batch:
         except (csv.Error, UnicodeDecodeError) as error:
             raise BrokenFileError(f"{path} is not a table: {first_line(error)}") from error
     has_header = bool(rows) and not any(_is_number(cell) for cell in rows[0])
-    names = (
-        [name.strip() for name in rows[0]]
-        if has_header
-        else [f"column {n + 1}" for n in range(len(rows[0:1] and rows[0]))]
-    )
+    head = rows[0] if rows else []
+    names = [name.strip() if has_header else f"column {number}" for number, name in enumerate(head, start=1)]
     rows = rows[has_header:]
     if not rows or len(names) < 2:
         raise InvalidInputError(f"{path} has {len(rows)} rows and {len(names)} columns; wanted features and a target.")
@@ -170,8 +165,7 @@ def _of_text(path: Path, folder: str | os.PathLike[str], most: int) -> Batch:
         text = file.read(MOST_CHARACTERS)
     tokens = torch.tensor(tokenizer(text, verbose=False)["input_ids"], dtype=torch.int64)
     length = min(most, len(tokens))
-    if length < 2:
-        raise InvalidInputError(f"{path} has {len(tokens)} tokens; wanted 2 at least, and better thousands.")
+    refuse_if(length < 2, f"{path} has {len(tokens)} tokens; wanted 2 at least, and better thousands.")
     rows = tokens[: len(tokens) // length * length].reshape(-1, length)
     return as_batch({"input_ids": rows, "labels": rows}, str(path))
 

@@ -104,8 +104,7 @@ def _in_mode(image: Any, channels: int | None, path: Path) -> Any:
         raise InvalidInputError(f"{path} has more than 8 bits per channel (mode {image.mode}); convert it to 8 bits.")
     grey = image.mode in _GREY_MODES if channels is None else channels == 1
     # A palette with transparency is only understood by way of RGBA.
-    picture = image.convert("RGBA") if image.mode == "P" else image
-    return picture.convert("L" if grey else "RGB")
+    return (image.convert("RGBA") if image.mode == "P" else image).convert("L" if grey else "RGB")
 
 
 def _framed(image: Any, framing: Framing, path: Path, pillow: Any) -> Any:

@@ -20,17 +20,14 @@ class Standardisation:
 
     def __call__(self, images: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """The standardised images (samples, channels, height, width); bytes count as pixels, 255 being 1."""
-        self._require_channels(images)
-        pixels = as_floats(images, dtype) if images.dtype == torch.uint8 else images
-        mean, std = (pixels.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
-        return (pixels - mean) / std
-
-    def _require_channels(self, images: Tensor) -> None:
         if images.ndim < 3 or images.shape[-3] != len(self.mean):
             raise InvalidInputError(
                 f"These statistics are for {len(self.mean)} channels (…, channels, height, width); got images of shape "
                 f"{tuple(images.shape)}."
             )
+        pixels = as_floats(images, dtype) if images.dtype == torch.uint8 else images
+        mean, std = (pixels.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
+        return (pixels - mean) / std
 
 
 def measure_channels(stacks: Iterable[Tensor]) -> Standardisation:
@@ -49,8 +46,7 @@ def measure_channels(stacks: Iterable[Tensor]) -> Standardisation:
     weights = counts.double() / counts.sum(1, keepdim=True)
     mean = weights @ values
     deviation = (weights * (values - mean[:, None]) ** 2).sum(1).sqrt()
-    std = torch.where(deviation > 0, deviation, 1.0)
-    return Standardisation(tuple(mean.tolist()), tuple(std.tolist()))
+    return Standardisation(tuple(mean.tolist()), tuple(torch.where(deviation > 0, deviation, 1.0).tolist()))
 
 
 _ROWS_AT_ONCE = 4096

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.data.loading import ImageBatches
 from skiplens.data.preprocessing import Standardisation
 from skiplens.graph.batch import Batch
@@ -75,8 +75,7 @@ def vectors_on_circle(
     Two of them are |angles[i] − angles[j]| apart (up to π), so a first angle of 0 gives vectors at chosen angles to the
     first one. Device and dtype are those of `angles`, and the generator's device must be the same.
     """
-    if features < 2:
-        raise InvalidInputError(f"A circle needs at least 2 features; got {features}.")
+    refuse_if(features < 2, f"A circle needs at least 2 features; got {features}.")
     return torch.stack([angles.cos(), angles.sin()], dim=1) @ _orthonormal(2, features, generator, angles.dtype)
 
 
@@ -99,8 +98,7 @@ def vectors_at_angles(
             "Three angles, for one, must satisfy the triangle inequality."
         )
     rank = int((eigenvalues > tolerance * eigenvalues[-1]).sum())
-    if rank > features:
-        raise InvalidInputError(f"Vectors with these angles need {rank} dimensions; got features={features}.")
+    refuse_if(rank > features, f"Vectors with these angles need {rank} dimensions; got features={features}.")
     coordinates = vectors[:, -rank:] * eigenvalues[-rank:].sqrt()
     placed = coordinates @ _orthonormal(rank, features, generator, angles.dtype)
     return placed / torch.linalg.vector_norm(placed, dim=1, keepdim=True)

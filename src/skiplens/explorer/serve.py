@@ -60,8 +60,7 @@ def explorer(folder: Path | None = None, host: str = "127.0.0.1", port: int | No
         raise InvalidInputError("--host is empty; leave it out for this machine alone, or give one of its addresses.")
     if port is not None and not 0 <= port < 2**16:
         raise InvalidInputError(f"--port {port} is no port; give a number from 1 to 65535, or 0 for any free one.")
-    is_there = folder is not None or DEFAULT_FOLDER.is_dir()
-    runs = RunsFolder(folder or DEFAULT_FOLDER) if is_there else None
+    runs = RunsFolder(folder or DEFAULT_FOLDER) if folder is not None or DEFAULT_FOLDER.is_dir() else None
     usual = range(DEFAULT_PORT, DEFAULT_PORT + _NEXT_PORTS)
     for candidate in usual if port is None else (port,):
         try:

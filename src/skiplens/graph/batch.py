@@ -10,14 +10,12 @@ from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from skiplens.base.arguments import Arguments
-from skiplens.base.errors import InvalidInputError, NoTargetsError, SkiplensError
+from skiplens.base.errors import InvalidInputError, NoTargetsError, SkiplensError, refuse_if
 from skiplens.base.memory import is_shortage
 from skiplens.graph.inputs import named_tensors
 from skiplens.graph.rows import Rows, are_rows, as_tensor, joined
 
-Inputs = Tensor | tuple[Any, ...] | dict[str, Any]
-"""A tensor, positional arguments or keyword arguments of the model."""
-
+Inputs = Tensor | tuple[Any, ...] | dict[str, Any]  # a tensor, positional arguments or keyword arguments of the model
 WANTED = (
     "Wanted (inputs, targets) or an iterable of such batches, where inputs is a tensor, a tuple of positional "
     "arguments or a dict of keyword arguments of the model, and targets is a tensor; or inputs alone; or a Dataset."
@@ -77,8 +75,7 @@ class Batch(NamedTuple):
 
     def first(self, count: int) -> "Batch":
         """The first `count` samples, or all of them if there are fewer."""
-        if count < 1:
-            raise InvalidInputError(f"Asked for {count} samples of a batch; ask for at least 1.")
+        refuse_if(count < 1, f"Asked for {count} samples of a batch; ask for at least 1.")
         return self.select(slice(count))
 
 
@@ -93,8 +90,7 @@ class Several:
         """The targets as they came."""
         columns = targets.split([shape.numel() for shape, _ in self.forms], dim=1)
         found = (column.reshape(-1, *shape) for column, (shape, _) in zip(columns, self.forms, strict=True))
-        kinds = (kind for _, kind in self.forms)
-        pairs = zip(found, kinds, strict=True)
+        pairs = zip(found, (kind for _, kind in self.forms), strict=True)
         return tree_unflatten([v if k.is_floating_point else v.round().to(k) for v, k in pairs], self.order)
 
 
@@ -118,8 +114,7 @@ def _side_by_side(given: Any, where: str) -> Tensor:
             f"{where} has its targets as a {type(given).__name__} of {len(given)}; wanted one tensor, or several with "
             "the samples as the first axis of each."
         )
-    real = any(value.is_floating_point() for value in tensors)
-    kind = torch.get_default_dtype() if real else torch.int64
+    kind = torch.get_default_dtype() if any(value.is_floating_point() for value in tensors) else torch.int64
     joined = torch.cat([value.reshape(len(value), -1).to(kind) for value in tensors], dim=1)
     return _marked(joined, Several(order, tuple((value.shape[1:], value.dtype) for value in tensors)))
 
@@ -167,8 +162,7 @@ def as_batch(data: Any, where: str = "data") -> Batch:
             f"{where} has {tensors[0].shape[0]} inputs but {targets.shape[0]} targets; "
             "the first axis of both counts the samples and must agree."
         )
-    if targets.shape[0] == 0:
-        raise InvalidInputError(f"{where} has no samples; give at least one.")
+    refuse_if(targets.shape[0] == 0, f"{where} has no samples; give at least one.")
     return Batch(inputs, targets)
 
 
@@ -215,8 +209,7 @@ def _of_mapping(values: dict[str, Any]) -> tuple[dict[str, Any], Tensor | None]:
     inputs = inputs if targets is None else Labelled(inputs, targets)
     tokens = inputs.get("input_ids")
     if targets is not None and isinstance(tokens, Tensor) and tokens.ndim == 2 and tokens.shape == targets.shape:
-        counts = targets != IGNORED
-        if bool((tokens == targets)[counts].all()):
+        if bool((tokens == targets)[targets != IGNORED].all()):
             targets = torch.cat([targets[:, 1:], torch.full_like(targets[:, :1], IGNORED)], dim=1)
     return inputs, targets
 
@@ -245,8 +238,7 @@ class Batches:
             if isinstance(error, SkiplensError) or is_shortage(error):
                 raise
             raise InvalidInputError(f"data raised {type(error).__name__} at batch {number + 1}: {error}") from error
-        if number < 0:
-            raise InvalidInputError(f"data gave no batches at all; is the loader empty? {WANTED}")
+        refuse_if(number < 0, f"data gave no batches at all; is the loader empty? {WANTED}")
 
 
 def as_batches(data: Any) -> Batches:
@@ -281,8 +273,7 @@ def count_samples(data: Any) -> int:
 
 def take(data: Any, samples: int, spare: int = 0) -> Batch:
     """The first `samples` samples as one batch, reading no more batches than needed; of the last one up to `spare`."""
-    if samples < 1:
-        raise InvalidInputError(f"Asked for {samples} samples of the data; ask for at least 1.")
+    refuse_if(samples < 1, f"Asked for {samples} samples of the data; ask for at least 1.")
     return concatenate(list(limited(data, samples, spare)))
 
 
@@ -299,8 +290,7 @@ def limited(data: Any, samples: int | None, spare: int = 0) -> Iterator[Batch]:
 
 def concatenate(batches: list[Batch]) -> Batch:
     """One batch with the samples of all `batches` in order; their inputs must have the same structure."""
-    if not batches:
-        raise InvalidInputError(f"There are no batches to join. {WANTED}")
+    refuse_if(not batches, f"There are no batches to join. {WANTED}")
     if len(batches) == 1:
         return batches[0]
     leaves = [list(tensors_in(batch.inputs)) for batch in batches]

@@ -126,8 +126,7 @@ class DenseJoin:
     output_shape: tuple[int, ...]
 
 
-Calls = tuple[str, ...]
-"""The calls of modules running at a node, outermost first."""
+Calls = tuple[str, ...]  # the calls of modules running at a node, outermost first
 
 
 @dataclass(frozen=True)

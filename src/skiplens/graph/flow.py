@@ -13,11 +13,8 @@ from torch import fx
 from skiplens.graph.export import ExportedGraph, module_calls, module_of
 from skiplens.graph.operations import MATRIX_PRODUCTS, NORMALISING, REARRANGING, REPEATING, SIDES, operation, read_by
 
-Nodes = int
-"""A set of nodes as bits."""
-
-NOWHERE = -1
-"""Number of the imagined node above all inputs."""
+Nodes = int  # a set of nodes as bits
+NOWHERE = -1  # number of the imagined node above all inputs
 
 
 def members(nodes: Nodes) -> Iterator[int]:

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, SkiplensError, did_you_mean
+from skiplens.base.errors import InvalidInputError, SkiplensError, pick, refuse_if
 from skiplens.base.preserve_state import SelfChangeError, preserve_state
 from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, require_module, samples_of
@@ -78,8 +78,7 @@ def pure_model(model: nn.Module, parameters: ParameterChoice = None) -> PureMode
     require_module(model)
     chosen = _choose(dict(model.named_parameters()), parameters)
     devices = sorted({str(p.device) for p in model.parameters()})
-    if len(devices) > 1:
-        raise InvalidInputError(f"The model's parameters are on {' and '.join(devices)}; move the model to one device.")
+    refuse_if(len(devices) > 1, f"The model's parameters are on {' and '.join(devices)}; move the model to one device.")
     first = {id(parameter): name for name, parameter in model.named_parameters()}
     every = places(model, "_parameters")
     aliases = {alias: (first[id(parameter)], parameter.detach()) for alias, parameter in every.items()}
@@ -206,10 +205,8 @@ def _choose(available: dict[str, nn.Parameter], choice: ParameterChoice) -> dict
         names = [name for name, p in available.items() if p.requires_grad]
     else:
         names = list(filter(choice, available) if callable(choice) else choice)
-    for name in names:
-        if name not in available:
-            raise InvalidInputError(f"The model has no parameter {name!r}. {did_you_mean(name, available)}")
-    chosen = {name: available[name] for name in names if available[name].numel() > 0}
+    found = {name: pick(available, name, f"The model has no parameter {name!r}.") for name in names}
+    chosen = {name: parameter for name, parameter in found.items() if parameter.numel() > 0}
     if not chosen:
         raise InvalidInputError(
             f"None of the model's {len(available)} parameters is chosen, so there is nothing to differentiate; hand "

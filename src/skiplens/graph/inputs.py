@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from skiplens.base.arguments import Arguments, type_name
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 
 WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
 """Where torch keeps the model: torch.compile would compile the hooks of each lens anew, copies have no gradients."""
@@ -69,24 +69,21 @@ def samples_of(inputs: Inputs | Samples) -> Samples:
     whole = Samples(arguments.positional, arguments.named, 0)
     tensors = {name: tensor.detach() for name, tensor in whole.tensors().items()}
     counts = {name: tensor.shape[0] for name, tensor in tensors.items()}
-    if not counts:
-        raise InvalidInputError("inputs holds no tensor with a sample axis; hand over a tensor of shape (samples, …).")
+    refuse_if(not counts, "inputs holds no tensor with a sample axis; hand over a tensor of shape (samples, …).")
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
         raise InvalidInputError(
             f"The inputs disagree on the number of samples (their first axis): {listed}. What all samples share, such "
             "as a grid, belongs into the model: as a buffer, or in a module around it that hands it on."
         )
-    if 0 in counts.values():
-        raise InvalidInputError("inputs has no samples (its first axis has size 0); hand over at least one.")
+    refuse_if(0 in counts.values(), "inputs has no samples (its first axis has size 0); hand over at least one.")
     return whole.with_tensors(tensors, next(iter(counts.values())))
 
 
 def require_finite(samples: Samples) -> None:
     """Refuse inputs without data, and NaN and infinite ones: every number computed from them would be NaN."""
     for name, tensor in samples.tensors().items():
-        if tensor.is_meta:
-            raise InvalidInputError(f"The input {name!r} has no data (device meta); make model and inputs with data.")
+        refuse_if(tensor.is_meta, f"The input {name!r} has no data (device meta); make model and inputs with data.")
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             bad = (~torch.isfinite(tensor)).flatten(1).any(1) if tensor.ndim > 1 else ~torch.isfinite(tensor)
             raise InvalidInputError(
@@ -121,10 +118,9 @@ def require_module(model: Any, numbers: bool = True) -> nn.Module:
         )
     devices = sorted({str(parameter.device) for parameter in model.parameters()})
     if numbers and "meta" in devices:
-        if len(devices) > 1:
-            raise InvalidInputError(
-                f"The model's parameters are on {' and '.join(devices)}; move the model to one device."
-            )
+        refuse_if(
+            len(devices) > 1, f"The model's parameters are on {' and '.join(devices)}; move the model to one device."
+        )
         raise InvalidInputError(
             "The model has no data (device meta), and this needs numbers. Make it on a device with memory, or call "
             "model.to_empty(device='cpu') and load or draw its weights."

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import flop_registry
 
 from skiplens.base import Progress, Randomness
 from skiplens.base.arguments import Arguments, type_name
-from skiplens.base.errors import CoupledSamplesError, InvalidInputError, NotExportableError, SkiplensError
+from skiplens.base.errors import CoupledSamplesError, InvalidInputError, NotExportableError, SkiplensError, refuse_if
 from skiplens.base.memory import REDUCTION, free_bytes, require_fits
 from skiplens.base.preserve_state import SelfChangeError, preserve_random_state, preserve_state, threads
 from skiplens.graph.batch import TARGETS, Batch, as_batches, map_tensors, several_of, take
@@ -31,8 +31,7 @@ OPERATIONS, PER_SECOND = 1e12, 5e10
 """Floating operations that one lens may take, and those of a second on two cores: some twenty seconds."""
 WORTH_THREADS = 2.5e9  # floating operations of a batch: below, threads wait for each other more than they compute
 FASTER = {"cuda": 100.0}  # times as many a second, by device; of a GPU a cautious number
-ENOUGH = 8
-"""Samples up to which a lens counts the fewest passes that it can do with, not those that it usually takes."""
+ENOUGH = 8  # samples up to which a lens counts the fewest passes that it can do with, not those that it usually takes
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,7 @@ class Subject:
 
     def network_of(self, batch: Batch) -> ResidualNetwork:
         """The model taken apart with the first samples, to take derivatives; found once for each number of them."""
-        if self._other_backward:
-            raise NotExportableError(self._other_backward)
+        refuse_if(self._other_backward, self._other_backward, NotExportableError)
         return self._taken_apart(batch)
 
     def _taken_apart(self, batch: Batch) -> ResidualNetwork:
@@ -202,9 +200,7 @@ MORE_TIME = "More are taken where there is more time: --minutes, or inspect(…,
 COARSE = (torch.bfloat16, torch.float16)
 """With 8 or 11 bits a second derivative, a small singular value or a condition number is rounding."""
 
-SEEN = 512
-"""Samples that are kept of what was read, for what is cheap."""
-
+SEEN = 512  # samples that are kept of what was read, for what is cheap
 PASSES, FEWEST_PASSES = 10, 3
 """Forward passes that each lens may take which takes all samples of a subject, and those that it takes at least."""
 GRAPH_PASSES = 4 * PASSES  # so costly that a graph is made of two samples: each number of them has its own

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from skiplens.base.arguments import type_name
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.errors import InvalidInputError, did_you_mean, pick
 from skiplens.base.import_by_name import call_by_name
 from skiplens.graph.batch import IGNORED, Batch, Several
 from skiplens.graph.functional import main_output
@@ -89,9 +89,7 @@ def loss_rule(loss: Loss) -> LossRule:
     if loss is None:
         return LossRule(returned_loss_of, "unknown")
     if isinstance(loss, str):
-        if loss not in NAMED:
-            raise InvalidInputError(f"There is no loss called {loss!r}. {did_you_mean(loss, NAMED)}")
-        return _rule_of_module(NAMED[loss]())
+        return _rule_of_module(pick(NAMED, loss, f"There is no loss called {loss!r}.")())
     if isinstance(loss, nn.Module):
         return _rule_of_module(loss)
     if callable(loss):
@@ -199,8 +197,7 @@ class SeveralLosses:
         return loss_rule(loss).plain(output, target.reshape(output.shape).to(output.dtype) if same else target)
 
 
-FROM_MODEL = "model"
-"""The name that says that the model itself returns its loss."""
+FROM_MODEL = "model"  # the name that says that the model itself returns its loss
 
 
 def squared_error(outputs: Any, targets: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.arguments import Arguments
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.errors import pick
 from skiplens.graph.batch import tensors_in
 from skiplens.graph.functional import same_up_to_rounding
 
@@ -104,10 +104,7 @@ def _is_sum(given: Tensor | None, base: Tensor | None, added: Tensor) -> bool:
 
 def require_submodule(model: nn.Module, name: str) -> nn.Module:
     """The module called `name`; an error with what is near where there is none."""
-    modules = dict(model.named_modules())
-    if name not in modules:
-        raise InvalidInputError(f"The model has no module {name!r}. {did_you_mean(name, modules)}")
-    return modules[name]
+    return pick(dict(model.named_modules()), name, f"The model has no module {name!r}.")
 
 
 def _repeated(model: nn.Module) -> dict[str, nn.Module]:

@@ -11,7 +11,7 @@ import torch
 from torch import fx, nn
 
 from skiplens.base.arguments import Arguments
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.errors import InvalidInputError, pick
 from skiplens.graph.blocks import DenseJoin, ResidualBlock
 from skiplens.graph.export import ExportedGraph, module_calls, module_of
 from skiplens.graph.flow import known_shape
@@ -44,8 +44,7 @@ def plain_call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, An
         return arguments[0].reshape(arguments[1])
     assert callable(node.target), f"{node.op} {node.name} is not an operation"
     with step_by_step() if operation(node) == "aten.lstm" else nullcontext():
-        function = hard_sigmoid if operation(node) == "aten.hardsigmoid" else node.target
-        return function(*arguments, **keywords)
+        return (hard_sigmoid if operation(node) == "aten.hardsigmoid" else node.target)(*arguments, **keywords)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,16 +99,11 @@ class ResidualNetwork:
 
     def node(self, name: str) -> fx.Node:
         """The node called `name`."""
-        if name not in self._nodes:
-            raise InvalidInputError(f"The graph has no node {name!r}. {did_you_mean(name, self._nodes)}")
-        return self._nodes[name]
+        return pick(self._nodes, name, f"The graph has no node {name!r}.")
 
     def block(self, name: str) -> ResidualBlock:
         """The block called `name`."""
-        named = {block.name: block for block in self.blocks}
-        if name not in named:
-            raise InvalidInputError(f"The network has no block {name!r}. {did_you_mean(name, named)}")
-        return named[name]
+        return pick({block.name: block for block in self.blocks}, name, f"The network has no block {name!r}.")
 
     def run(
         self, wanted: Iterable[str], given: Mapping[str, Any] | None = None, inputs: Any = None, call: Call = plain_call
@@ -299,8 +293,7 @@ def sources_of(network: ResidualNetwork, output: fx.Node) -> tuple[fx.Node, ...]
             "No floating number flows from the inputs to the output: the inputs are integers and no embedding reads "
             "them, or all are complex. Wrap the model so that it takes floating inputs (torch.view_as_complex in it)."
         )
-    signals = [node for node in found if not (len(found) > 1 and _is_mask(network, node))]
-    return tuple(signals or found)
+    return tuple([node for node in found if not (len(found) > 1 and _is_mask(network, node))] or found)
 
 
 def _is_mask(network: ResidualNetwork, source: fx.Node) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -24,6 +25,12 @@ def step_by_step() -> Iterator[None]:
 def hard_sigmoid(x: Tensor, inplace: bool = False) -> Tensor:
     """The values of torch's own operation, which has no second derivative."""
     return (x + 3).clamp(0, 6) / 6
+
+
+def per_axis(amounts: Any, axes: int) -> list[int]:
+    """An amount for each axis of space, given one for all or a list that may have one entry for all."""
+    listed = list(amounts) if isinstance(amounts, list | tuple) else [amounts]
+    return listed * axes if len(listed) == 1 else listed
 
 
 def _aten(names: str) -> set[str]:
@@ -147,13 +154,11 @@ def windows(padded: Tensor, kernel_size: Sequence[int], stride: Sequence[int], d
 def patches(layer: Convolution, inputs: Tensor) -> Float[Tensor, "batch groups entries positions"]:
     """The patch of `inputs` that each output position of `layer` sees, in the order of the kernel's entries."""
     seen = windows(_padded(layer, inputs), layer.kernel_size, layer.stride, layer.dilation)
-    positions = seen.shape[2 + len(layer.kernel_size) :].numel()
-    return seen.reshape(len(inputs), layer.groups, -1, positions)
+    return seen.reshape(len(inputs), layer.groups, -1, seen.shape[2 + len(layer.kernel_size) :].numel())
 
 
 def _padded(layer: Convolution, inputs: Tensor) -> Tensor:
     amounts = list(layer._reversed_padding_repeated_twice)
     if not any(amounts):
         return inputs
-    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-    return F.pad(inputs, amounts, mode=mode)
+    return F.pad(inputs, amounts, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)

@@ -34,8 +34,7 @@ def pieces_of(model: nn.Module, batch: Batch, memory: int | None, what: str, fix
     with preserve_state(model):
         alone = not is_cut(model, batch)
     require_least(memory, fixed + each * (batch.samples if alone else 1), what)
-    size = batch.samples if alone else max(1, min(batch.samples, room // each))
-    return cut(batch, size)
+    return cut(batch, batch.samples if alone else max(1, min(batch.samples, room // each)))
 
 
 def cut(batch: Batch, size: int | None) -> list[Batch]:

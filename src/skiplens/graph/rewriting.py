@@ -30,8 +30,7 @@ def rewritten(program: ExportedProgram, left_to_torch: Collection[Any]) -> fx.Gr
     New values of buffers come first among what it returns. None where it holds one of the operations `left_to_torch`
     or one without a rule.
     """
-    specs = program.graph_signature.input_specs
-    buffers = {spec.arg.name for spec in specs if spec.kind is InputKind.BUFFER}
+    buffers = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.BUFFER}
     try:
         return _Rewriting(program.graph, buffers, left_to_torch).graph
     except _NoRuleError:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.base.progress import Progress, silent, track
 from skiplens.base.words import in_words
 from skiplens.edits.surgery import add_average_pool_skips
@@ -35,13 +35,11 @@ class SpectrumAverage:
 
     def reading(self) -> JacobianSpectrum:
         """The average so far."""
-        if not self._readings:
-            raise InvalidInputError("There is nothing to average yet; add readings first.")
+        refuse_if(not self._readings, "There is nothing to average yet; add readings first.")
         columns: dict[str, Any] = {}
         for field in ("singular_values", "without_shortcut", "of_shortcut"):
             shares = "weights" if field == "singular_values" else f"{field}_weights"
-            names = getattr(self._readings[0], field)
-            pairs = {name: self._average(name, field, shares) for name in names}
+            pairs = {name: self._average(name, field, shares) for name in getattr(self._readings[0], field)}
             columns[field] = {name: values for name, (values, _) in pairs.items()}
             columns[shares] = {name: weights for name, (_, weights) in pairs.items()}
         return replace(self._readings[0], **columns, readings=len(self._readings))
@@ -68,8 +66,7 @@ def average_over_training(
 
     `step` trains the model by one step, in place; all options are those of `jacobian_spectrum`.
     """
-    if iterations < 1:
-        raise InvalidInputError(f"iterations={iterations}; ask for at least 1.")
+    refuse_if(iterations < 1, f"iterations={iterations}; ask for at least 1.")
     average = SpectrumAverage()
     for _ in track(range(iterations), "training and measuring", iterations, progress):
         average.add(jacobian_spectrum(model, inputs, **options))

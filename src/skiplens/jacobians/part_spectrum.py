@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, fx
+from torch import Generator, Tensor, fx
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import CoupledSamplesError, DidNotConverge, InvalidInputError
+from skiplens.base.errors import CoupledSamplesError, DidNotConverge, InvalidInputError, refuse_if
 from skiplens.base.memory import budget_bytes, is_shortage, require_fits
 from skiplens.base.progress import Progress, silent
 from skiplens.graph.network import Call, ResidualNetwork, plain_call, plan
@@ -33,8 +33,7 @@ class Linearised:
 
     def __init__(self, function: Function, point: Tensor, room: int = ROOM, widest: int = 0) -> None:
         """Run the function once; products take about `room` bytes, the largest value inside `widest`."""
-        if not point.is_floating_point():
-            raise InvalidInputError(f"A Jacobian needs a floating-point input, got {point.dtype}.")
+        refuse_if(not point.is_floating_point(), f"A Jacobian needs a floating-point input, got {point.dtype}.")
         with torch.enable_grad():
             self._point = point.detach().clone().requires_grad_()
             self._output = function(self._point)
@@ -213,9 +212,7 @@ class SpectrumEffort:
     memory: int | None = None
 
 
-def part_spectrum(
-    part: Part, effort: SpectrumEffort, generator: torch.Generator, progress: Progress = silent
-) -> Spectrum:
+def part_spectrum(part: Part, effort: SpectrumEffort, generator: Generator, progress: Progress = silent) -> Spectrum:
     """The singular values of the Jacobian of `part`; to be called within `transformable()`."""
     whole = part.linearised(part.function)
     kept = keeps_samples(whole, part.samples)
@@ -237,7 +234,7 @@ def part_spectrum(
     return _blockwise(part, frozen, effort, generator)
 
 
-def _blockwise(part: Part, linearised: Linearised, effort: SpectrumEffort, generator: torch.Generator) -> Spectrum:
+def _blockwise(part: Part, linearised: Linearised, effort: SpectrumEffort, generator: Generator) -> Spectrum:
     """The union of the singular values of each sample's Jacobian."""
     rows, columns = linearised.rows // part.samples, linearised.columns // part.samples
     if not _exactly(part, linearised, effort, (part.samples, rows, columns)):
@@ -246,9 +243,7 @@ def _blockwise(part: Part, linearised: Linearised, effort: SpectrumEffort, gener
     return Spectrum.of_all(values.flatten().sort(descending=True).values, "exact", coupled=False)
 
 
-def _joint(
-    part: Part, whole: Linearised, effort: SpectrumEffort, generator: torch.Generator, progress: Progress
-) -> Spectrum:
+def _joint(part: Part, whole: Linearised, effort: SpectrumEffort, generator: Generator, progress: Progress) -> Spectrum:
     """The singular values of the Jacobian of the whole batch."""
     dense = (1, whole.rows, whole.columns)
     if part.frozen is not None and keeps_samples(whole, part.samples):
@@ -270,7 +265,7 @@ def _joint(
     return Spectrum.of_all(all_singular_values(whole_jacobian(whole)), "exact", coupled=True)
 
 
-def _density(linearised: Linearised, effort: SpectrumEffort, generator: torch.Generator, coupled: bool) -> Spectrum:
+def _density(linearised: Linearised, effort: SpectrumEffort, generator: Generator, coupled: bool) -> Spectrum:
     """The density, from random vectors on the smaller side, with as many of the steps as memory has room for."""
     forward, adjoint = linearised.forward, linearised.adjoint
     if linearised.rows < linearised.columns:
@@ -320,7 +315,7 @@ _SPARE = 8  # random vectors beyond the rank, so that the span of their images i
 
 
 def coupled_singular_values(
-    coupled: Linearised, frozen: Linearised, samples: int, rank: int, generator: torch.Generator, progress: Progress
+    coupled: Linearised, frozen: Linearised, samples: int, rank: int, generator: Generator, progress: Progress
 ) -> Float[Tensor, " values"]:
     """All singular values of the Jacobian of a whole batch, descending, without ever forming it.
 
@@ -347,7 +342,7 @@ def coupled_singular_values(
 
 
 def _difference(
-    coupled: Linearised, frozen: Linearised, rank: int, generator: torch.Generator
+    coupled: Linearised, frozen: Linearised, rank: int, generator: Generator
 ) -> tuple[Float[Tensor, "rows rank"], Float[Tensor, "columns rank"]]:
     """U with orthonormal columns and V such that J = J_frozen + U Vᵀ, in float64."""
     count = min(rank + _SPARE, coupled.rows, coupled.columns)
@@ -372,7 +367,7 @@ def keeps_samples(linearised: Linearised, samples: int) -> bool:
     return all(shape[:1] == (samples,) for shape in (linearised.input_shape, linearised.output_shape))
 
 
-def couples_samples(linearised: Linearised, samples: int, generator: torch.Generator) -> bool:
+def couples_samples(linearised: Linearised, samples: int, generator: Generator) -> bool:
     """Whether some sample's output depends on another sample's input.
 
     Samples are split in two by each bit of their number, so that any two are apart in some split; the gradient of a

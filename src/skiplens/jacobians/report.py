@@ -77,18 +77,13 @@ def singular_values_by_block(reading: JacobianSpectrum) -> Figure | None:
             marks += [Band(place, low, high, colour=shade), Line(place, median, of, colour=shade)]
         else:
             marks.append(Points(place * 3, (*low, *median, *high), of, colour=shade))
-    return Figure(
-        name="singular_values_by_block",
-        title="Singular values of each block",
-        caption="Half of the directions through a block grow by less than the middle one of three factors, a tenth by "
+    caption = (
+        "Half of the directions through a block grow by less than the middle one of three factors, a tenth by "
         "less than the lowest, a tenth by more than the highest: areas reach from there to there. At 1 a direction "
-        "passes as it is; what lies far below is lost to the gradient.",
-        x_label="residual block",
-        y_label="singular value",
-        marks=(*marks, Reference(1.0)),
-        y_log=True,
-        block_places=in_order(blocks, start=1),
+        "passes as it is; what lies far below is lost to the gradient."
     )
+    words = ("singular_values_by_block", "Singular values of each block", caption, "residual block", "singular value")
+    return Figure(*words, (*marks, Reference(1.0)), y_log=True, block_places=in_order(blocks, start=1))
 
 
 def spectrum_of_one_block(reading: JacobianSpectrum) -> Figure | None:
@@ -103,20 +98,17 @@ def spectrum_of_one_block(reading: JacobianSpectrum) -> Figure | None:
     name = max(gains, key=gains.__getitem__)
     whole = reading.quantiles(name, shares).clamp_min(FLOOR)
     branch = weighted_quantiles(alone[name], reading.without_shortcut_weights[name], shares).clamp_min(FLOOR)
-    return Figure(
-        name="spectrum_of_one_block",
-        title=f"What the shortcut does to {name}",
-        caption=f"The singular values of the block whose shortcut matters most, sorted. Read: so many percent of the "
-        f"directions are stretched by less than this. Values below {in_words(FLOOR)} are drawn there.",
-        x_label="share of the directions (%)",
-        y_label="singular value",
-        marks=(
-            Line(numbers(100 * shares), numbers(whole), "with its shortcut"),
-            Line(numbers(100 * shares), numbers(branch), "branch alone", dashed=True),
-            Reference(1.0),
-        ),
-        y_log=True,
+    caption = (
+        f"The singular values of the block whose shortcut matters most, sorted. Read: so many percent of the "
+        f"directions are stretched by less than this. Values below {in_words(FLOOR)} are drawn there."
     )
+    marks = (
+        Line(numbers(100 * shares), numbers(whole), "with its shortcut"),
+        Line(numbers(100 * shares), numbers(branch), "branch alone", dashed=True),
+        Reference(1.0),
+    )
+    labels = ("share of the directions (%)", "singular value")
+    return Figure("spectrum_of_one_block", f"What the shortcut does to {name}", caption, *labels, marks, y_log=True)
 
 
 def network_histogram(reading: JacobianSpectrum) -> Figure | None:
@@ -127,16 +119,13 @@ def network_histogram(reading: JacobianSpectrum) -> Figure | None:
     bins = max(8, min(24, math.isqrt(4 * whole.count)))
     edges = torch.linspace(0, float(reading.singular_values["network"].max()) or 1.0, bins + 1, dtype=torch.float64)
     centres = (edges[:-1] + edges[1:]) / 2
-    return Figure(
-        name="network_histogram",
-        title="Singular values from input to output",
-        caption=f"Share of the {whole.count} singular values of the whole network in each bin, from "
-        f"{in_words(whole.smallest)} to {in_words(whole.largest)}: how much a change of the input changes the "
-        "output, by direction.",
-        x_label="singular value",
-        y_label="share",
-        marks=(Bars(tuple(in_words(centre, 2) for centre in centres), numbers(reading.histogram("network", edges))),),
+    caption = (
+        f"Share of the {whole.count} singular values of the whole network in each bin, from {in_words(whole.smallest)} "
+        f"to {in_words(whole.largest)}: how much a change of the input changes the output, by direction."
     )
+    marks = (Bars(tuple(in_words(centre, 2) for centre in centres), numbers(reading.histogram("network", edges))),)
+    words = ("network_histogram", "Singular values from input to output", caption, "singular value", "share")
+    return Figure(*words, marks)
 
 
 FIGURES = (singular_values_by_block, spectrum_of_one_block, network_histogram)
@@ -163,16 +152,9 @@ def jacobians_section(reading: JacobianSpectrum) -> Section:
             ("directions it stretches", percent(whole.above_one)),
             ("directions it loses (below 10⁻⁶)", percent(whole.near_zero)),
         ]
-    return Section(
-        anchor=reading.kind,
-        title="Jacobians",
-        sentence=jacobians_sentence(reading),
-        facts=tuple(facts),
-        rows=tuple(_row(reading, name) for name in reading.names if name != "network"),
-        notes=reading.notes,
-        figures=drawn(reading, FIGURES),
-        provenance=section.provenance_of(reading),
-    )
+    rows = tuple(_row(reading, name) for name in reading.names if name != "network")
+    words = (reading.kind, "Jacobians", jacobians_sentence(reading), tuple(facts), rows, reading.notes)
+    return Section(*words, figures=drawn(reading, FIGURES), provenance=section.provenance_of(reading))
 
 
 def jacobians_sentence(reading: JacobianSpectrum) -> str:
@@ -229,17 +211,9 @@ def judge_projections(reading: StructureReading) -> Iterator[Finding]:
         return
     remedy = Remedy("add_average_pool_skips", {"blocks": names})
     told = "1 shortcut is a projection (block" if len(names) == 1 else f"{len(names)} shortcuts are projections (blocks"
-    yield Finding(
-        rule="projection_shortcuts",
-        severity="note",
-        sentence=f"{told} {listed(names)}): some directions of the signal are shrunk there before training has begun.",
-        number=float(len(names)),
-        threshold=0.0,
-        **WORDS["projection_shortcuts"],
-        code=code_of(remedy),
-        where=names,
-        remedy=remedy,
-    )
+    sentence = f"{told} {listed(names)}): some directions of the signal are shrunk there before training has begun."
+    mended = {**WORDS["projection_shortcuts"], "code": code_of(remedy)}
+    yield Finding("projection_shortcuts", "note", sentence, len(names), 0.0, **mended, where=names, remedy=remedy)
 
 
 def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -> Iterator[Finding]:
@@ -257,18 +231,12 @@ def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -
     pooled = tuple(name for name in losing if name in _blocks_with("projection", structure))
     remedy = Remedy("add_average_pool_skips", {"blocks": pooled}) if pooled else None
     severity: Severity = "warning" if set(losing) & set(_blocks_with("identity", structure)) else "note"
-    yield Finding(
-        rule="lost_directions",
-        severity=severity,
-        sentence=f"Block {worst} loses {percent(shares[worst])} of the directions of its signal (singular values below "
-        f"{in_words(FLOOR)}){f'; so do {listed(others)}' if others else ''}.",
-        number=shares[worst],
-        threshold=LOST,
-        **WORDS["lost_directions"],
-        code=code_of(remedy) if remedy else "",
-        where=losing,
-        remedy=remedy,
+    sentence = (
+        f"Block {worst} loses {percent(shares[worst])} of the directions of its signal (singular values below "
+        f"{in_words(FLOOR)}){f'; so do {listed(others)}' if others else ''}."
     )
+    mended = {**WORDS["lost_directions"], "code": code_of(remedy) if remedy else ""}
+    yield Finding("lost_directions", severity, sentence, shares[worst], LOST, **mended, where=losing, remedy=remedy)
 
 
 def _blocks_with(shortcut: str, reading: StructureReading) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 
 from skiplens.base import InvalidInputError, Randomness, Settings
 from skiplens.base.arguments import Arguments, accept_old_order
+from skiplens.base.errors import refuse_if
 from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
@@ -105,8 +106,7 @@ class JacobianOptions(Settings):
         super().__post_init__()
         if self.steps < 1 or self.probes < 1:
             raise InvalidInputError(f"steps={self.steps}, probes={self.probes}; ask for at least 1 of each.")
-        if "block" not in self.parts:
-            raise InvalidInputError(f"parts={self.parts}; 'block' is always measured, so name it too.")
+        refuse_if("block" not in self.parts, f"parts={self.parts}; 'block' is always measured, so name it too.")
 
     def effort(self, coupling: str, method: str) -> SpectrumEffort:
         """These options for one part of a network."""
@@ -313,8 +313,7 @@ def spans_of(network: ResidualNetwork, blocks: BlockChoice, with_network: bool) 
     if with_network:
         source = sources_of(network, network.node(network.output))[0]
         spans.append(Span("network", source.name, network.output))
-    if not spans:
-        raise InvalidInputError("Nothing was chosen to look at; name blocks or ask for network=True.")
+    refuse_if(not spans, "Nothing was chosen to look at; name blocks or ask for network=True.")
     return spans
 
 
@@ -322,8 +321,7 @@ def _span(network: ResidualNetwork, choice: str | tuple[str, str]) -> Span:
     if isinstance(choice, str):
         block = network.block(choice)
         return Span(block.name, block.input, block.join, block)
-    if len(choice) != 2:
-        raise InvalidInputError(f"blocks holds {choice!r}; a span is a pair (first block, last block or 'output').")
+    refuse_if(len(choice) != 2, f"blocks holds {choice!r}; a span is a pair (first block, last block or 'output').")
     first = network.block(choice[0])
     end = network.output if choice[1] == "output" else network.block(choice[1]).join
     if network.node(end) < network.node(first.input) or end == first.input:

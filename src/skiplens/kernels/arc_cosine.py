@@ -59,8 +59,7 @@ def arc_cosine(correlation: Correlation) -> tuple[Correlation, Tensor]:
     """
     near_one, t = _near_one(correlation), folded_angle(correlation)
     below_one = torch.where(near_one, correlation.below_one, 1.0) - _sine_minus_t_cosine(t) / math.pi
-    kappa0 = torch.where(near_one, 1 - t / math.pi, t / math.pi)
-    return Correlation(below_one, 2 - below_one), kappa0
+    return Correlation(below_one, 2 - below_one), torch.where(near_one, 1 - t / math.pi, t / math.pi)
 
 
 def _near_one(correlation: Correlation) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.errors import InvalidInputError, did_you_mean, refuse_if
 from skiplens.kernels import angular
 from skiplens.kernels.angular import QUANTITIES, AngularKernel, DiagonalValue, Evaluation, Quantity
 from skiplens.kernels.evaluate import kernel_matrix
@@ -84,13 +84,11 @@ class InfiniteWidthKernel(ABC):
         return self
 
     def _require_common_options(self) -> None:
-        if self.depth < 1:
-            raise InvalidInputError(f"depth must be at least 1, got {self.depth}. It counts residual blocks or layers.")
+        refuse_if(self.depth < 1, f"depth must be at least 1, got {self.depth}. It counts residual blocks or layers.")
         for name, choices in (("trained", get_args(Trained)), ("evaluation", get_args(Evaluation))):
             if (value := getattr(self, name)) not in choices:
                 raise InvalidInputError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
-        if not self.accuracy > 0:
-            raise InvalidInputError(f"accuracy must be positive, got {self.accuracy}. The default is 1e-12.")
+        refuse_if(not self.accuracy > 0, f"accuracy must be positive, got {self.accuracy}. The default is 1e-12.")
 
 
 def _angular_kernels(kernel: InfiniteWidthKernel) -> tuple[AngularKernel, ...]:

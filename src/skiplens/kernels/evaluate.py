@@ -129,9 +129,7 @@ def near_pairs(cosine: Float[Tensor, "samples other_samples"], limits: NearLimit
 
 
 def half_squared_distance(
-    rows: Float[Tensor, "samples features"],
-    columns: Float[Tensor, "other_samples features"],
-    pairs: Int[Tensor, "pairs 2"],
+    rows: Float[Tensor, "samples features"], columns: Float[Tensor, "others features"], pairs: Int[Tensor, "pairs 2"]
 ) -> Float[Tensor, " pairs"]:
     """‖x − x′‖²/2 of the `pairs`: 1 − ρ for unit vectors."""
     step = max(1, _ENTRIES_AT_ONCE // rows.shape[1])

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 
 # Between these, squares of all entries that matter neither over- nor underflow
 _SAFE_NORMS = {torch.float32: (1e-15, 1e18), torch.float64: (1e-140, 1e150)}
@@ -63,10 +63,8 @@ def directions_of_pair(X: Tensor, Y: Tensor | None) -> tuple[Directions, Directi
         raise InvalidInputError(
             f"X has {X.shape[1]} features and Y has {Y.shape[1]}. Both must have the same features in the same order."
         )
-    if X.device != Y.device:
-        raise InvalidInputError(f"X is on {X.device} and Y is on {Y.device}. Move one of them: Y.to(X.device).")
-    if X.dtype != Y.dtype:
-        raise InvalidInputError(f"X is {X.dtype} and Y is {Y.dtype}. Convert one of them: Y.to(X.dtype).")
+    refuse_if(X.device != Y.device, f"X is on {X.device} and Y is on {Y.device}. Move one of them: Y.to(X.device).")
+    refuse_if(X.dtype != Y.dtype, f"X is {X.dtype} and Y is {Y.dtype}. Convert one of them: Y.to(X.dtype).")
     return directions(X), directions(Y)
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import DidNotConverge, InvalidInputError
+from skiplens.base.errors import DidNotConverge, InvalidInputError, refuse_if
 from skiplens.kernels.angular import Quantity
 from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, ResNetKernel, Trained, kernel_by_name
 from skiplens.kernels.limit.kernel import ModuleKernel
@@ -236,8 +236,7 @@ def ridge_weights(
     K: Float[Tensor, "samples samples"], targets: Float[Tensor, "samples outputs"], ridge: float
 ) -> Float[Tensor, "samples outputs"]:
     """(K + ridge·I)⁻¹ targets."""
-    if not ridge >= 0:
-        raise InvalidInputError(f"ridge must not be negative, got {ridge}.")
+    refuse_if(not ridge >= 0, f"ridge must not be negative, got {ridge}.")
     shifted = K.clone()  # with the factor, two matrices beside K: 50,000 samples in float64 then fit in 60 GB
     shifted.diagonal().add_(ridge)
     factor, failed = torch.linalg.cholesky_ex(shifted)

@@ -18,6 +18,7 @@ from skiplens.linalg.operator import SymmetricOperator
 from skiplens.linalg.trace import draw
 
 Levels = Float[Tensor, " levels"]
+Grid = Float[Tensor, " grid"]
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,7 @@ class SpectralDensity:
         whole = self.complete[:, None]
         return torch.where(whole, exact, low), torch.where(whole, exact, high)
 
-    def smoothed(
-        self, grid: Float[Tensor, " grid"], width: float
-    ) -> tuple[Float[Tensor, " grid"], Float[Tensor, " grid"]]:
+    def smoothed(self, grid: Grid, width: float) -> tuple[Grid, Grid]:
         """The density on `grid`, each node spread to a normal curve of this width, and its standard error."""
         curves = normal_curves(self.nodes, self.weights, grid, width)
         return curves.mean(0), curves.std(0) / self.probes**0.5
@@ -79,10 +78,7 @@ class SpectralDensity:
 
 
 def normal_curves(
-    nodes: Float[Tensor, "probes steps"],
-    weights: Float[Tensor, "probes steps"],
-    grid: Float[Tensor, " grid"],
-    width: float,
+    nodes: Float[Tensor, "probes steps"], weights: Float[Tensor, "probes steps"], grid: Grid, width: float
 ) -> Float[Tensor, "probes grid"]:
     """For each row of nodes the sum of normal curves of this width and of these weights, on `grid`."""
     if not width > 0:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from skiplens.base.axes import Bool, Float
 from skiplens.base.errors import InvalidInputError
@@ -44,7 +44,7 @@ class LanczosOptions:
 
 def extreme_eigenpairs(
     operator: SymmetricOperator,
-    generator: torch.Generator,
+    generator: Generator,
     largest: int = 1,
     smallest: int = 0,
     options: LanczosOptions | None = None,
@@ -80,12 +80,7 @@ class _Search:
     """The Krylov basis V, its newest block and the projected matrix H = Vᵀ A V (all but the newest block's columns)."""
 
     def __init__(
-        self,
-        operator: SymmetricOperator,
-        generator: torch.Generator,
-        largest: int,
-        smallest: int,
-        options: LanczosOptions,
+        self, operator: SymmetricOperator, generator: Generator, largest: int, smallest: int, options: LanczosOptions
     ) -> None:
         self.operator, self.generator = operator, generator
         self.largest, self.smallest = largest, smallest
@@ -182,8 +177,7 @@ def _orthogonalise(block: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
     A direction that is only rounding comes back as zeros, with zeros in its row of R.
     """
     rounding = 10 * torch.finfo(block.dtype).eps * block.norm()
-    remainder = block - basis @ (basis.T @ block)
-    U, S, Vh = torch.linalg.svd(remainder, full_matrices=False)
+    U, S, Vh = torch.linalg.svd(block - basis @ (basis.T @ block), full_matrices=False)
     U = U - basis @ (basis.T @ U)
     alive = rounding < S
     directions = torch.where(alive, U / U.norm(dim=0).clamp_min(torch.finfo(U.dtype).tiny), torch.zeros_like(U))
@@ -263,6 +257,5 @@ def _row_products(left: Float[Tensor, "rows size"], right: Float[Tensor, "rows s
 def _outside(rows: Float[Tensor, "probes size"], basis: Float[Tensor, "probes steps size"]) -> Tensor:
     """The rows, changed in place: what they have in common with the basis is taken out."""
     for _ in range(2):  # once leaves what rounding made; twice is enough
-        inside = torch.bmm(basis, rows[:, :, None])
-        rows -= torch.bmm(basis.mT, inside)[:, :, 0]
+        rows -= torch.bmm(basis.mT, torch.bmm(basis, rows[:, :, None]))[:, :, 0]
     return rows

@@ -99,8 +99,7 @@ def _reflected(vectors: Tensor, group: Tensor, heads: Tensor) -> Tensor:
 
 # One outer product: the roots of the secular equation.
 
-_MOST_STEPS = 80
-"""Steps until a root must be found: halving a bracket so often leaves nothing of it."""
+_MOST_STEPS = 80  # steps until a root must be found: halving a bracket so often leaves nothing of it
 
 
 @dataclass(frozen=True)
@@ -269,8 +268,7 @@ class _Search:
         root = (a.square() - sign * 4 * b * c).abs().sqrt()
         stable, other = 2 * b / (a + sign * root), (a - sign * root) / (2 * c) * sign
         guess = torch.where(sign * a > 0, stable, other)
-        inside = (guess > self.low) & (guess < self.high)
-        return torch.where(inside, guess, (self.low + self.high) / 2)
+        return torch.where((guess > self.low) & (guess < self.high), guess, (self.low + self.high) / 2)
 
     def _step(self, active: Tensor) -> Tensor:
         """One step for the `active` rows; True where another one is needed."""
@@ -332,5 +330,4 @@ def windows(fence: Float[Tensor, " fence"]) -> list[Window]:
 
 
 def _angles(like: Tensor) -> Tensor:
-    index = torch.arange(_NODES, dtype=like.dtype, device=like.device)
-    return (index + 0.5) * (math.pi / _NODES)
+    return (torch.arange(_NODES, dtype=like.dtype, device=like.device) + 0.5) * (math.pi / _NODES)

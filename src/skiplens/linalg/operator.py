@@ -44,8 +44,7 @@ class SymmetricOperator(ABC):
                 f"An operator of size {self.size} got a tensor of shape {tuple(vectors.shape)}; "
                 f"hand over a vector of shape ({self.size},) or a block of shape ({self.size}, vectors)."
             )
-        product = self.apply(vectors.reshape(self.size, -1))
-        return product.reshape(vectors.shape)
+        return self.apply(vectors.reshape(self.size, -1)).reshape(vectors.shape)
 
     def dense(self) -> Float[Tensor, "size size"]:
         """The matrix itself, one product with the identity."""

@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.base.memory import fresh_empty
 
-Product = Callable[[Tensor], Tensor]
-"""From a block of vectors, one a row, to the block of their images."""
+Product = Callable[[Tensor], Tensor]  # from a block of vectors, one a row, to the block of their images
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,7 @@ def all_singular_values(matrices: Float[Tensor, "*batch rows columns"]) -> Float
     if matrices.dtype == torch.float64:
         return torch.linalg.svdvals(matrices)
     wide = matrices.double() if matrices.shape[-2] <= matrices.shape[-1] else matrices.double().mT
-    values = torch.linalg.eigvalsh(wide @ wide.mT)
-    return values.clamp_min(0).sqrt().flip(-1).to(matrices.dtype)
+    return torch.linalg.eigvalsh(wide @ wide.mT).clamp_min(0).sqrt().flip(-1).to(matrices.dtype)
 
 
 def singular_density(forward: Product, adjoint: Product, starts: Float[Tensor, "probes size"], steps: int) -> Density:
@@ -49,12 +47,10 @@ def singular_density(forward: Product, adjoint: Product, starts: Float[Tensor, "
         starts: Random vectors of the space that `forward` takes; give J on its smaller side.
         steps: Steps at most; fewer where the Krylov space ends.
     """
-    if steps < 1 or not len(starts):
-        raise InvalidInputError(f"{steps} steps from {len(starts)} vectors; ask for at least 1 of each.")
+    refuse_if(steps < 1 or not len(starts), f"{steps} steps from {len(starts)} vectors; ask for at least 1 of each.")
     steps = min(steps, starts.shape[1])
     diagonal, above = _bidiagonal(forward, adjoint, starts, steps)
-    B = torch.diag_embed(diagonal) + torch.diag_embed(above, offset=1)
-    _, nodes, Vh = torch.linalg.svd(B)
+    _, nodes, Vh = torch.linalg.svd(torch.diag_embed(diagonal) + torch.diag_embed(above, offset=1))
     weights = Vh[:, :, 0].square() / len(starts)
     order = nodes.flatten().argsort(descending=True)
     return Density(nodes.flatten()[order], weights.flatten()[order])

@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import refuse_if
 from skiplens.linalg.operator import SymmetricOperator
 
 
@@ -36,10 +36,7 @@ class Moments:
 
 
 def trace_and_frobenius(
-    operator: SymmetricOperator,
-    products: int,
-    generator: torch.Generator,
-    known: Float[Tensor, "size rank"] | None = None,
+    operator: SymmetricOperator, products: int, generator: Generator, known: Float[Tensor, "size rank"] | None = None
 ) -> Moments:
     """Trace and Frobenius norm on a sketched range, exactly, plus independent probes on the rest.
 
@@ -57,8 +54,7 @@ def trace_and_frobenius(
         known: Directions to put into the range first, such as eigenvectors of outlying eigenvalues, which would make
             the scatter of few probes a poor guide; one more product each.
     """
-    if products < 6:
-        raise InvalidInputError(f"trace_and_frobenius got products={products}; it needs at least 6.")
+    refuse_if(products < 6, f"trace_and_frobenius got products={products}; it needs at least 6.")
     known_count = 0 if known is None else known.shape[1]
     sketch_size = min(products // 3, operator.size - known_count)
     sketch = operator @ draw(operator, sketch_size, generator)
@@ -84,18 +80,18 @@ def root_estimate(square: TraceEstimate) -> TraceEstimate:
     return TraceEstimate(value, error, square.products)
 
 
-def gaussian(size: int, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
+def gaussian(size: int, count: int, generator: Generator) -> Float[Tensor, "size probes"]:
     """Columns of independent standard normal numbers."""
     return torch.randn((size, count), generator=generator, device=generator.device, dtype=torch.float64)
 
 
-def sphere(size: int, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
+def sphere(size: int, count: int, generator: Generator) -> Float[Tensor, "size probes"]:
     """Columns uniform on the sphere of radius √size."""
     columns = gaussian(size, count, generator)
     return columns * (math.sqrt(size) / columns.norm(dim=0, keepdim=True))
 
 
-def draw(operator: SymmetricOperator, count: int, generator: torch.Generator) -> Float[Tensor, "size probes"]:
+def draw(operator: SymmetricOperator, count: int, generator: Generator) -> Float[Tensor, "size probes"]:
     """Independent signs, the least variance for Hutchinson's estimate, in the dtype and on the device of `operator`.
 
     They are drawn on the generator's device, in one byte each.

@@ -13,8 +13,9 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Randomness, Settings, option
+from skiplens.base import Randomness, Settings, option
 from skiplens.base.axes import Float
+from skiplens.base.errors import refuse_if
 from skiplens.kernels.finite_width.simulation import estimate
 from skiplens.papers.study import Judgement, Table, Word
 from skiplens.plots.figure import Band as FigureBand
@@ -98,8 +99,7 @@ def over_seeds(values: Sequence[Tensor | float] | Tensor, comparisons: int | Non
     """
     stacked = torch.stack([torch.as_tensor(value, dtype=torch.float64) for value in values])
     seeds, comparisons = len(stacked), comparisons or max(1, stacked[0].numel())
-    if seeds < 2:
-        raise InvalidInputError(f"A confidence interval needs at least 2 seeds, got {seeds}.")
+    refuse_if(seeds < 2, f"A confidence interval needs at least 2 seeds, got {seeds}.")
     quantile = scipy.stats.t.ppf(1 - LEVEL / (2 * comparisons), seeds - 1)
     return Interval(stacked.mean(0), quantile * stacked.std(0) / seeds**0.5)
 
@@ -111,8 +111,7 @@ def over_trials(held: Sequence[bool] | Tensor) -> Interval:
     """
     outcomes = torch.as_tensor(held, dtype=torch.float64)
     count, trials = int(outcomes.sum()), len(outcomes)
-    if trials < 2:
-        raise InvalidInputError(f"A confidence interval needs at least 2 trials, got {trials}.")
+    refuse_if(trials < 2, f"A confidence interval needs at least 2 trials, got {trials}.")
     low = scipy.stats.beta.ppf(LEVEL / 2, count, trials - count + 1) if count else 0.0
     high = scipy.stats.beta.ppf(1 - LEVEL / 2, count + 1, trials - count) if count < trials else 1.0
     share = outcomes.mean()
@@ -190,6 +189,8 @@ R = TypeVar("R", bound=ReplicateSettings)
 
 # a function at the top of a module, which takes settings and returns tensors by name; or how it is called
 Measure = Callable[[Any], Any] | str
+Places = Sequence[float | int] | Tensor
+Words = tuple[str, str]
 Readings = Sequence[Measurement]  # what the runs of an item gave, in their order
 
 
@@ -223,8 +224,7 @@ def chosen(readings: Readings, measure: Measure = "", **settings: Any) -> list[M
         fits = all(setting in own and own[setting] == value for setting, value in settings.items())
         if fits and name in ("", _measured_by(reading)):
             found.append(reading)
-    if not found:
-        raise InvalidInputError(f"No run of {name or 'any measure'} has {settings}; the item's runs lack it.")
+    refuse_if(not found, f"No run of {name or 'any measure'} has {settings}; the item's runs lack it.")
     return found
 
 
@@ -289,11 +289,7 @@ def _measured_by(reading: Measurement) -> str:
 
 
 def curve(
-    x: Sequence[float | int] | Tensor,
-    values: Float[Tensor, "replicates places"],
-    name: str,
-    number: int,
-    dashed: bool = False,
+    x: Places, values: Float[Tensor, "replicates places"], name: str, number: int, dashed: bool = False
 ) -> tuple[FigureBand, Line]:
     """The marks of the number-th series, mean and standard deviation; what a replicate did not reach is NaN."""
     mean = values.nanmean(0)
@@ -304,14 +300,12 @@ def curve(
     return band, Line(numbers(x), numbers(mean), name, dashed=dashed, colour=shade)
 
 
-def mean_points(x: Sequence[float | int] | Tensor, values: Float[Tensor, "replicates places"], name: str) -> Points:
+def mean_points(x: Places, values: Float[Tensor, "replicates places"], name: str) -> Points:
     """Means over the replicates with their standard errors."""
     found = estimate(values)
     return Points(numbers(x), numbers(found.value), name, numbers(found.standard_error))
 
 
-def figure(
-    words: tuple[str, str], caption: str, labels: tuple[str, str], marks: Iterable[Mark], log: str = ""
-) -> Figure:
+def figure(words: Words, caption: str, labels: Words, marks: Iterable[Mark], log: str = "") -> Figure:
     """A figure with its name and title, the labels of its axes x and y, and those of them that are logarithmic."""
     return Figure(*words, caption, *labels, tuple(marks), x_log="x" in log, y_log="y" in log)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.errors import InvalidInputError, did_you_mean, pick
 from skiplens.plots.figure import Figure
 from skiplens.sweeps.run import Run
 
@@ -45,8 +45,7 @@ Word = Literal["reproduced", "corrected", "opposite", "differs", "not attempted"
 contrary does."""
 
 
-VARIES = "varies"
-"""What the record says of a claim whose word changed between seeds."""
+VARIES = "varies"  # what the record says of a claim whose word changed between seeds
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,7 @@ class Judgement:
     explanation: str = ""
 
 
-Judge = Callable[[Sequence[Any]], Judgement]
-"""Decides a claim from the readings of the item's runs, in their order."""
+Judge = Callable[[Sequence[Any]], Judgement]  # decides a claim from the readings of the item's runs, in their order
 
 
 @dataclass(frozen=True)
@@ -138,11 +136,7 @@ class Study:
 
     def item(self, name: str) -> Item:
         """The item called `name`; an unknown name is an error that offers the nearest ones."""
-        for item in self.items:
-            if item.name == name:
-                return item
-        known = [item.name for item in self.items]
-        raise InvalidInputError(f"The study {self.name} has no item {name!r}. {did_you_mean(name, known)}")
+        return pick({item.name: item for item in self.items}, name, f"The study {self.name} has no item {name!r}.")
 
 
 @dataclass(frozen=True)
@@ -206,5 +200,4 @@ def choose(target: str) -> tuple[tuple[Study, Item], ...]:
         return tuple((found, item) for found in studies() for item in found.items)
     name, _, item_name = target.partition("/")
     found = study(name)
-    items = (found.item(item_name),) if item_name else found.items
-    return tuple((found, item) for item in items)
+    return tuple((found, item) for item in ((found.item(item_name),) if item_name else found.items))

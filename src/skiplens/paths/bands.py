@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.paths.weights import Ratio, bulk, check_depth, check_positive, log_binomial, mode, ratio_tensor, spread
 
 _ENTRIES_AT_ONCE = 2**21  # float64 entries of a window: 16 MiB each
@@ -25,16 +25,14 @@ def log_energy_between(depth: int, depth_ratio: Ratio, first: int, last: int) ->
 
 def log_energy_outside(depth: int, depth_ratio: Ratio, first: int, last: int) -> Float[Tensor, "*ratios"]:
     """The log of the energy of all lengths shorter than `first` or longer than `last` (theorem 2)."""
-    if first > last:
-        raise InvalidInputError(f"A band needs first <= last; got first={first}, last={last}.")
+    refuse_if(first > last, f"A band needs first <= last; got first={first}, last={last}.")
     shorter = log_energy_between(depth, depth_ratio, 1, first - 1)
     return torch.logaddexp(shorter, log_energy_between(depth, depth_ratio, last + 1, depth))
 
 
 def length_quantile(depth: int, depth_ratio: Ratio, level: float) -> Int[Tensor, "*ratios"]:
     """The shortest length r such that paths of length at most r hold the share `level` of the energy."""
-    if not 0 < level < 1:
-        raise InvalidInputError(f"The level of a quantile must lie strictly between 0 and 1; got {level:g}.")
+    refuse_if(not 0 < level < 1, f"The level of a quantile must lie strictly between 0 and 1; got {level:g}.")
     blocks, beta = check_depth(depth) - 1, ratio_tensor(depth_ratio)
     return _for_each_ratio(lambda ratios: _quantile(blocks, ratios, level), beta, blocks)
 

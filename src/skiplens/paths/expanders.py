@@ -10,17 +10,12 @@ from torch import Tensor, fx
 from skiplens.base import InvalidInputError, Randomness, Settings, option
 from skiplens.base.axes import Float
 from skiplens.graph.network import ResidualNetwork
+from skiplens.paths import forward
 from skiplens.paths.backward import pull_back, weight_paths
-from skiplens.paths.forward import (
-    BlockDerivatives,
-    Counting,
-    PathOrders,
-    TotalDerivative,
-    expand_signal,
-    expand_tangent,
-)
+from skiplens.paths.forward import BlockDerivatives, Counting, PathOrders, TotalDerivative, expand_signal
 from skiplens.paths.plan import frozen_plan, tangent_plan
 from skiplens.paths.step import padded
+from skiplens.readings.finding import listed
 
 Of = Literal["signal", "jacobian", "gradient"]
 
@@ -101,7 +96,7 @@ def expander(of: Of, chunk: Chunk, options: PathOptions, direction: Tensor | Non
         )
     else:
         tangents = {plan.sources[0].name: _fitting(direction, plan.sources[0], chunk, "the input")}
-    return lambda counting: _centred_rows(expand_tangent(plan, counting, tangents), chunk.count, options)
+    return lambda counting: _centred_rows(forward.expand_tangent(plan, counting, tangents), chunk.count, options)
 
 
 def _output_gradient(chunk: Chunk, direction: Tensor | None, randomness: Randomness) -> Tensor:
@@ -279,10 +274,9 @@ def weight_energies(
     note: tuple[str, ...] = ()
     left_out = sorted(behind.keys() - whole.keys())
     if left_out:
-        shown = ", ".join(left_out[:3]) + (f" and {len(left_out) - 3} more" if len(left_out) > 3 else "")
         note = (
-            f"The gradient by whole paths leaves out {shown}: what they read has no frozen form, or they are computed "
-            "with before they are used.",
+            f"The gradient by whole paths leaves out {listed(tuple(left_out), 3)}: what they read has no frozen form, "
+            "or they are computed with before they are used.",
         )
     return _by_block(network, behind), _by_block(network, whole), note
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.errors import InvalidInputError, pick, refuse_if
 from skiplens.paths.weights import log_binomial, path_weights
 
 _LOG_RANGE = (-25.0, 12.0)  # of a law's parameter
@@ -79,10 +79,7 @@ def fit_laws(energy: Float[Tensor, " orders"]) -> list[LawFit]:
 def fit_named_law(energy: Float[Tensor, " orders"], name: str) -> LawFit:
     """The law called `name` fitted to a measured spectrum, at the price of this one alone."""
     shares = _shares(energy)
-    for law in LAWS:
-        if law.name == name:
-            return _fit(law, shares)
-    raise InvalidInputError(f"There is no law {name!r}. {did_you_mean(name, [law.name for law in LAWS])}")
+    return _fit(pick({law.name: law for law in LAWS}, name, f"There is no law {name!r}."), shares)
 
 
 def squared_binomial(blocks: int, depth_ratio: float) -> Float[Tensor, " orders"]:
@@ -92,8 +89,7 @@ def squared_binomial(blocks: int, depth_ratio: float) -> Float[Tensor, " orders"
 
 def binomial(blocks: int, gain: float) -> Float[Tensor, " orders"]:
     """C(q,j) g^j, normalised: branches are orthogonal, each with g times the power of the stream it reads."""
-    odds = torch.tensor(gain, dtype=torch.float64)
-    return log_binomial(torch.arange(blocks + 1), blocks, odds).exp()
+    return log_binomial(torch.arange(blocks + 1), blocks, torch.tensor(gain, dtype=torch.float64)).exp()
 
 
 def rectified_path_energies(blocks: int, weight_variance: float) -> Float[Tensor, " orders"]:
@@ -102,8 +98,7 @@ def rectified_path_energies(blocks: int, weight_variance: float) -> Float[Tensor
     Gram matrix G and means mu of the orders, Q = 1ᵀG1, a = G1/Q, k = √(σ²Q/(2π)), with a shifted by one order:
     G ← G + (σ²/2) shift(G) + k (mu aᵀ + a muᵀ), mu ← mu + k a. The work grows with the cube of the blocks.
     """
-    if blocks < 0:
-        raise InvalidInputError(f"The number of blocks must not be negative; got {blocks}.")
+    refuse_if(blocks < 0, f"The number of blocks must not be negative; got {blocks}.")
     if not (math.isfinite(weight_variance) and weight_variance > 0):
         raise InvalidInputError(
             f"The weight variance (times the width) must be positive and finite; got {weight_variance:g}. "

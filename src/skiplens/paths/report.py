@@ -17,7 +17,7 @@ from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
 from skiplens.plots.figure import COLOURS, Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
-from skiplens.readings.finding import Finding, Rule, listed, rule_words
+from skiplens.readings.finding import Finding, Rule, Severity, listed, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
 
@@ -77,15 +77,12 @@ def energy_by_order(reading: PathSpectrum) -> Figure | None:
     if len(reading.incoherent):
         shares = reading.incoherent / reading.incoherent.sum()
         lines.append(Line(orders, numbers(shares), "paths added without their signs"))
-    return Figure(
-        name="energy_by_order",
-        title=f"Path spectrum of the {reading.of}",
-        caption=f"Share of energy of all paths through exactly r of the {reading.blocks} branches. Its mean, "
-        f"{reading.mean_depth:.2f}, is how deep the network is for these inputs.",
-        x_label="branches on the path",
-        y_label="share of the energy",
-        marks=(*bars, *lines),
+    caption = (
+        f"Share of energy of all paths through exactly r of the {reading.blocks} branches. Its mean, "
+        f"{reading.mean_depth:.2f}, is how deep the network is for these inputs."
     )
+    labels = ("branches on the path", "share of the energy")
+    return Figure("energy_by_order", f"Path spectrum of the {reading.of}", caption, *labels, (*bars, *lines))
 
 
 def energy_by_order_logarithmic(reading: PathSpectrum) -> Figure | None:
@@ -99,15 +96,10 @@ def energy_by_order_logarithmic(reading: PathSpectrum) -> Figure | None:
     if len(reading.law_energy):
         drawn, name = reading.law_energy > _FLOOR, reading.law.replace("_", " ")
         marks.append(Line(numbers(orders[drawn]), numbers(reading.law_energy[drawn]), name, dashed=True))
-    return Figure(
-        name="energy_by_order_logarithmic",
-        title="Tails of the path spectrum",
-        caption="The same shares on a logarithmic axis: how fast very short and very long paths fade.",
-        x_label="branches on the path",
-        y_label="share of the energy",
-        marks=tuple(marks),
-        y_log=True,
-    )
+    caption = "The same shares on a logarithmic axis: how fast very short and very long paths fade."
+    words = ("energy_by_order_logarithmic", "Tails of the path spectrum", caption)
+    labels = ("branches on the path", "share of the energy")
+    return Figure(*words, *labels, tuple(marks), y_log=True)
 
 
 def energy_by_block(reading: PathSpectrum) -> Figure | None:
@@ -115,19 +107,16 @@ def energy_by_block(reading: PathSpectrum) -> Figure | None:
     if not len(reading.block_energy):
         return None
     shares = reading.block_energy / reading.total_energy
-    return Figure(
-        name="energy_by_block",
-        title="Contribution of each block",
-        caption="Energy of the sum of all paths through a block, and its share along the output itself; shares near "
-        "zero are blocks that could be deleted.",
-        x_label="residual block",
-        y_label="relative to the whole",
-        marks=(
-            Bars(reading.block_names, numbers(shares), "energy"),
-            Bars(reading.block_names, numbers(reading.block_shares), "along the output"),
-        ),
-        block_places=in_order(reading.block_names),
+    caption = (
+        "Energy of the sum of all paths through a block, and its share along the output itself; shares near "
+        "zero are blocks that could be deleted."
     )
+    marks = (
+        Bars(reading.block_names, numbers(shares), "energy"),
+        Bars(reading.block_names, numbers(reading.block_shares), "along the output"),
+    )
+    words = ("energy_by_block", "Contribution of each block", caption, "residual block", "relative to the whole")
+    return Figure(*words, marks, block_places=in_order(reading.block_names))
 
 
 def energy_by_pair(reading: PathSpectrum) -> Figure | None:
@@ -135,15 +124,9 @@ def energy_by_pair(reading: PathSpectrum) -> Figure | None:
     if not reading.pair_energy.numel():
         return None
     rows = tuple(numbers(row / reading.total_energy) for row in reading.pair_energy)
-    return Figure(
-        name="energy_by_pair",
-        title="Contribution of each pair of blocks",
-        caption="Energy of the sum of all paths through both blocks; dark pairs do not work together.",
-        x_label="residual block",
-        y_label="residual block",
-        marks=(Heat(rows, "energy", reading.block_names),),
-        block_places=in_order(reading.block_names),
-    )
+    caption = "Energy of the sum of all paths through both blocks; dark pairs do not work together."
+    words = ("energy_by_pair", "Contribution of each pair of blocks", caption, "residual block", "residual block")
+    return Figure(*words, (Heat(rows, "energy", reading.block_names),), block_places=in_order(reading.block_names))
 
 
 def depth_by_sample(reading: PathSpectrum) -> Figure | None:
@@ -151,18 +134,16 @@ def depth_by_sample(reading: PathSpectrum) -> Figure | None:
     if len(reading.sample_energy) < 2 or not reading.blocks:
         return None
     depths = reading.sample_depths.sort().values
-    return Figure(
-        name="depth_by_sample",
-        title="Mean depth of each sample",
-        caption=f"Samples sorted by the number of branches their energy passes on average; they differ by "
-        f"{reading.depth_spread:.2f} (standard deviation).",
-        x_label="sample, sorted",
-        y_label="mean depth (branches)",
-        marks=(
-            Points(numbers(range(1, len(depths) + 1)), numbers(depths), "samples"),
-            Reference(reading.mean_depth, "of all together"),
-        ),
+    caption = (
+        f"Samples sorted by the number of branches their energy passes on average; they differ by "
+        f"{reading.depth_spread:.2f} (standard deviation)."
     )
+    marks = (
+        Points(numbers(range(1, len(depths) + 1)), numbers(depths), "samples"),
+        Reference(reading.mean_depth, "of all together"),
+    )
+    words = ("depth_by_sample", "Mean depth of each sample", caption, "sample, sorted", "mean depth (branches)")
+    return Figure(*words, marks)
 
 
 FIGURES = (energy_by_order, energy_by_order_logarithmic, energy_by_block, energy_by_pair, depth_by_sample)
@@ -175,19 +156,12 @@ def paths_section(reading: PathSpectrum) -> Section:
     energies, shares = reading.block_energy.tolist(), reading.block_shares.tolist()
     seen_blocks = zip(reading.block_names, energies, shares, strict=False)
     total = reading.total_energy or float("nan")
-    return Section(
-        anchor=reading.kind,
-        title="Path spectrum",
-        sentence=paths_sentence(reading),
-        facts=_facts(reading),
-        rows=tuple(
-            {"block": name, "energy": _told(energy / total), "along the output": _told(share)}
-            for name, energy, share in seen_blocks
-        ),
-        notes=reading.notes,
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
+    rows = tuple(
+        {"block": name, "energy": _told(energy / total), "along the output": _told(share)}
+        for name, energy, share in seen_blocks
     )
+    words = (reading.kind, "Path spectrum", paths_sentence(reading), _facts(reading), rows, reading.notes)
+    return Section(*words, figures=drawn(reading, FIGURES), provenance=provenance_of(reading))
 
 
 def paths_sentence(reading: PathSpectrum) -> str:
@@ -261,17 +235,14 @@ def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]
     started = {name for name, order in zip(signal.block_names, signal.zero_factors.tolist(), strict=True) if order}
     rounding = torch.finfo(getattr(torch, signal.precision)).eps
     lost = [name for name in idle_blocks(paths, rounding) if name not in started]
-    yield Finding(
-        rule="effective_depth",
-        severity="warning" if 2 * len(lost) > paths.blocks else "note",
-        sentence=f"The network is shallow: its {_NAMES[paths.of]} passes {branches(paths.mean_depth)} of "
+    sentence = (
+        f"The network is shallow: its {_NAMES[paths.of]} passes {branches(paths.mean_depth)} of "
         f"{paths.blocks} branches on average{_by_tower(paths)}, where branches that each add 1/L of the power would "
-        f"give {in_words(expected, 2)}{idle_words}.",
-        number=paths.mean_depth,
-        threshold=FAR_BELOW * expected,
-        where=idle,
-        **rule_words(__file__)["effective_depth"],
+        f"give {in_words(expected, 2)}{idle_words}."
     )
+    severity: Severity = "warning" if 2 * len(lost) > paths.blocks else "note"
+    words, threshold = rule_words(__file__)["effective_depth"], FAR_BELOW * expected
+    yield Finding("effective_depth", severity, sentence, paths.mean_depth, threshold, **words, where=idle)
 
 
 def expected_depth(paths: PathSpectrum) -> float:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.base.memory import budget_bytes, require_fits
 
 _TEMPORARIES = 12  # float64 arrays of the result's size that are alive at once
@@ -84,8 +84,7 @@ def log_path_counts(depth: int, width: int, inputs: int = 1) -> Float[Tensor, " 
 
 
 def _check_sizes(width: int, inputs: int) -> None:
-    if width < 1 or inputs < 1:
-        raise InvalidInputError(f"Width and inputs must be at least 1; got width={width}, inputs={inputs}.")
+    refuse_if(width < 1 or inputs < 1, f"Width and inputs must be at least 1; got width={width}, inputs={inputs}.")
 
 
 def peak_lengths(depth: int, depth_ratio: float | Fraction) -> tuple[int, ...]:
@@ -162,8 +161,7 @@ def path_moments(depth: int, depth_ratio: Ratio, shortest: int = 1) -> PathMomen
             paper's spin glass does (its figure 1f).
     """
     blocks, fewest = check_depth(depth) - 1, check_shortest(shortest) - 1
-    if blocks < fewest:
-        raise InvalidInputError(f"A network of depth {depth} has no path of length {shortest}; use a larger depth.")
+    refuse_if(blocks < fewest, f"A network of depth {depth} has no path of length {shortest}; use a larger depth.")
     law = bulk(blocks, ratio_tensor(depth_ratio), fewest)
     branches = law.mean(law.branches)
     variance = law.mean((law.branches - branches[..., None]).square())

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
-from skiplens.base.errors import BrokenFileError, TooNewFileError
+from skiplens.base.errors import BrokenFileError, TooNewFileError, refuse_if
 from skiplens.base.files import is_folder, write_atomically
 from skiplens.readings.reading import KINDS, NOT_FINITE, Provenance, Reading, lacks
 
@@ -64,8 +64,7 @@ def write_file(path: Path | str, reading: Reading) -> None:
 def read_file(path: Path | str) -> Reading:
     """The reading in `path`; a damaged or foreign file and one from a newer Skiplens are told apart by their errors."""
     path = Path(path)
-    if is_folder(path):
-        raise BrokenFileError(f"{path} is a folder, not a Skiplens reading.")
+    refuse_if(is_folder(path), f"{path} is a folder, not a Skiplens reading.", BrokenFileError)
     with path.open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from skiplens.base.errors import BrokenFileError, InvalidInputError
+from skiplens.base.errors import BrokenFileError, refuse_if
 from skiplens.readings.file import read_file, write_file
 from skiplens.readings.reading import Reading
 
@@ -25,8 +25,7 @@ class Store:
 
     def path(self, key: str) -> Path:
         """The file that holds, or would hold, the reading called `key`."""
-        if not _KEY.fullmatch(key):
-            raise InvalidInputError(f"{key!r} cannot name a file; use letters, digits, '_', '-' and '.'.")
+        refuse_if(not _KEY.fullmatch(key), f"{key!r} cannot name a file; use letters, digits, '_', '-' and '.'.")
         return self.folder / f"{key}.npz"
 
     def keys(self) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 
@@ -11,7 +10,7 @@ from skiplens.edits.remedies import code_of
 from skiplens.kernels.finite_width import advice
 from skiplens.plots.section import Scale
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed, rule_words
-from skiplens.signal.reading import Growth, SignalReading, growth_of
+from skiplens.signal.reading import Growth, Names, SignalReading, growth_of
 from skiplens.signal.units import surprise
 
 FRESH_STATISTICS = "fresh_statistics"
@@ -21,26 +20,18 @@ WORDS = rule_words(__file__)
 def judge_values(reading: SignalReading) -> Iterator[Finding]:
     """Values that are not finite."""
     if reading.broken:
-        yield _about(
-            reading.broken,
-            rule="not_finite",
-            severity="critical",
-            sentence=f"Values are NaN or infinite: {listed(reading.broken)}. No measurement can be trusted.",
-        )
+        sentence = f"Values are NaN or infinite: {listed(reading.broken)}. No measurement can be trusted."
+        yield _about("not_finite", "critical", sentence, reading.broken)
 
 
 def judge_dropout(reading: SignalReading) -> Iterator[Finding]:
     """Dropout that is switched on while the network is looked at."""
     if reading.dropout:
-        yield _about(
-            reading.dropout,
-            Remedy("evaluation_mode"),
-            rule="dropout_on",
-            severity="warning",
-            sentence=f"Dropout is switched on in {len(reading.dropout)} "
-            f"place{'s' * (len(reading.dropout) > 1)} ({listed(reading.dropout)}): what was measured is one random "
-            "thinning of the network.",
+        sentence = (
+            f"Dropout is switched on in {len(reading.dropout)} place{'s' * (len(reading.dropout) > 1)} "
+            f"({listed(reading.dropout)}): what was measured is one random thinning of the network."
         )
+        yield _about("dropout_on", "warning", sentence, reading.dropout, Remedy("evaluation_mode"))
 
 
 def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
@@ -51,8 +42,7 @@ def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
             rule="not_repeatable",
             severity="warning",
             sentence=f"Two calls with the same inputs differ by {in_words(reading.repeat_difference, 2)} of the "
-            f"largest output: "
-            "the network draws at random, or changes when it is called.",
+            "largest output: the network draws at random, or changes when it is called.",
             number=reading.repeat_difference,
             threshold=rounding,
             source="half of the digits of the dtype; sums in another order differ by less",
@@ -68,21 +58,18 @@ def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
 def judge_statistics(reading: SignalReading) -> Iterator[Finding]:
     """Batch norms that do not normalise, because no batch has updated their statistics."""
     if reading.fresh_norms:
-        yield _about(
-            reading.fresh_norms,
-            Remedy("training_mode", {"modules": reading.fresh_norms}),
-            rule=FRESH_STATISTICS,
-            severity="note",
-            sentence=f"{len(reading.fresh_norms)} batch norm{'s are' if len(reading.fresh_norms) > 1 else ' is'} in "
-            "evaluation mode with statistics that no batch has updated: nothing is normalised in what was measured.",
+        sentence = (
+            f"{len(reading.fresh_norms)} batch norm{'s are' if len(reading.fresh_norms) > 1 else ' is'} in "
+            "evaluation mode with statistics that no batch has updated: nothing is normalised in what was measured."
         )
+        remedy = Remedy("training_mode", {"modules": reading.fresh_norms})
+        yield _about(FRESH_STATISTICS, "note", sentence, reading.fresh_norms, remedy)
 
 
-def _about(names: tuple[str, ...], remedy: Remedy | None = None, **words: Any) -> Finding:
+def _about(rule: str, severity: Severity, sentence: str, names: Names, remedy: Remedy | None = None) -> Finding:
     """A finding about things of which there should be none."""
-    code = "" if remedy is None else code_of(remedy)
-    words |= {"number": float(len(names)), "threshold": 0.0, **WORDS[words["rule"]]}
-    return Finding(**words, code=code, where=names, remedy=remedy)
+    words = {**WORDS[rule], "code": "" if remedy is None else code_of(remedy)}
+    return Finding(rule, severity, sentence, float(len(names)), 0.0, **words, where=names, remedy=remedy)
 
 
 LEAST_BLOCKS = 3  # fewer depths than this give no rate with an uncertainty
@@ -142,20 +129,15 @@ def _judged(reading: SignalReading, growth: Growth, what: str, allowed: float) -
     remedy = _scaled_branches(reading) if grows else None
     severity: Severity = "critical" if log_power > -math.log(_resolution(reading)) else "warning"
     verb, way = ("grows" if growth.rate > 0 else "fades"), ("" if what == "signal" else " on its way back")
-    yield Finding(
-        rule=f"{what}_growth",
-        severity="note" if reading.fresh_norms else severity,  # training would normalise what is measured here
-        sentence=f"The {what} {verb} exponentially with depth{way}: {times(growth.over(depth))} over "
+    sentence = (
+        f"The {what} {verb} exponentially with depth{way}: {times(growth.over(depth))} over "
         f"{'all ' if depth == reading.depth else 'the longest row of '}{depth} blocks, by a factor {growth.words} at "
-        "each.",
-        number=growth.over(depth),
-        threshold=math.exp(math.copysign(math.log(allowed) / 2, surely)),
-        source=WORDS["growth"]["source"],
-        change=_change(reading, grows),
-        code=code_of(remedy) if remedy else "",
-        where=reading.depths[1:],
-        remedy=remedy,
+        "each."
     )
+    severity = "note" if reading.fresh_norms else severity  # training would normalise what is measured here
+    numbers = growth.over(depth), math.exp(math.copysign(math.log(allowed) / 2, surely))
+    words = (WORDS["growth"]["source"], _change(reading, grows), code_of(remedy) if remedy else "")
+    yield Finding(f"{what}_growth", severity, sentence, *numbers, *words, reading.depths[1:], remedy)
 
 
 def _change(reading: SignalReading, grows: bool) -> str:
@@ -214,16 +196,11 @@ def judge_flat(reading: SignalReading) -> Iterator[Finding]:
     if not flat:
         return
     most = max(orders)
-    yield _finding(
-        reading,
-        flat,
-        rule="flat_branches",
-        severity="critical",
-        sentence=f"{_counted(reading, flat, 'start')} at a flat point, with {most} zero factors in series: all "
-        f"derivatives of the loss up to order {most - 1} vanish there (block {listed(_names(reading, flat))}).",
-        number=float(most),
-        threshold=float(FLAT_ORDER),
+    sentence = (
+        f"{_counted(reading, flat, 'start')} at a flat point, with {most} zero factors in series: all "
+        f"derivatives of the loss up to order {most - 1} vanish there (block {listed(_names(reading, flat))})."
     )
+    yield _finding(reading, flat, "flat_branches", "critical", sentence, (float(most), float(FLAT_ORDER)))
 
 
 def judge_dead(reading: SignalReading) -> Iterator[Finding]:
@@ -234,16 +211,11 @@ def judge_dead(reading: SignalReading) -> Iterator[Finding]:
     shares, widths = reading.dead_units[dead].tolist(), reading.dead_widths[dead].tolist()
     # A layer of few units may be shut as a whole by chance.
     by_chance = all(share == 1 and 0.5**width > CHANCE for share, width in zip(shares, widths, strict=True))
-    yield _finding(
-        reading,
-        dead,
-        rule="dead_branches",
-        severity="note" if reading.fresh_norms or by_chance else "critical",
-        sentence=f"{_counted(reading, dead, 'get')} no gradient and cannot learn (block "
-        f"{listed(_names(reading, dead))}).",
-        number=float(reading.branch_gradients[dead].max()),
-        threshold=floor,
-    )
+    severity: Severity = "note" if reading.fresh_norms or by_chance else "critical"
+    block = listed(_names(reading, dead))
+    sentence = f"{_counted(reading, dead, 'get')} no gradient and cannot learn (block {block})."
+    numbers = (float(reading.branch_gradients[dead].max()), floor)
+    yield _finding(reading, dead, "dead_branches", severity, sentence, numbers)
 
 
 def dead_branches(reading: SignalReading) -> tuple[list[int], float]:
@@ -275,16 +247,12 @@ def judge_units(reading: SignalReading) -> Iterator[Finding]:
     worst = max(shut, key=lambda index: shares[index])
     others = _names(reading, [index for index in shut if index != worst])
     also = f", and most of those in {listed(others)}" if others else ""
-    yield _finding(
-        reading,
-        shut,
-        rule="dead_units",
-        severity="note" if reading.fresh_norms else "warning",
-        sentence=f"{percent(shares[worst])} of the {widths[worst]} ReLUs of a layer in block "
-        f"{reading.block_names[worst]} are zero on all {reading.samples} samples{also}.",
-        number=shares[worst],
-        threshold=MOSTLY + SURPRISE / 2 / widths[worst] ** 0.5,
+    sentence = (
+        f"{percent(shares[worst])} of the {widths[worst]} ReLUs of a layer in block "
+        f"{reading.block_names[worst]} are zero on all {reading.samples} samples{also}."
     )
+    numbers = (shares[worst], MOSTLY + SURPRISE / 2 / widths[worst] ** 0.5)
+    yield _finding(reading, shut, "dead_units", "note" if reading.fresh_norms else "warning", sentence, numbers)
 
 
 def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
@@ -293,19 +261,16 @@ def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
     if not flat:
         return
     share = float(reading.saturated_units[flat].max())
-    yield _finding(
-        reading,
-        flat,
-        rule="saturated_units",
-        severity="warning",
-        sentence=f"Up to {percent(share)} of the tanh or sigmoid units of a layer are saturated on all samples in "
-        f"{listed(_names(reading, flat))}.",
-        number=share,
-        threshold=MOSTLY,
+    where = listed(_names(reading, flat))
+    sentence = (
+        f"Up to {percent(share)} of the tanh or sigmoid units of a layer are saturated on all samples in {where}."
     )
+    yield _finding(reading, flat, "saturated_units", "warning", sentence, (share, MOSTLY))
 
 
-def _finding(reading: SignalReading, blocks: Sequence[int], **words: Any) -> Finding:
+def _finding(
+    reading: SignalReading, blocks: list[int], rule: str, severity: Severity, says: str, numbers: tuple[float, float]
+) -> Finding:
     """A finding about some branches, which are drawn anew to mend it; their last layers start at zero."""
     ends = {name for index in blocks for name in reading.output_parameters[index]}
 
@@ -315,8 +280,8 @@ def _finding(reading: SignalReading, blocks: Sequence[int], **words: Any) -> Fin
     zeros = (*collected(reading.shifts), *sorted(ends))
     parameters = {"drawn": collected(reading.matrices), "ones": collected(reading.scales), "zeros": zeros, "seed": 0}
     remedy = Remedy("redraw_parameters", parameters)
-    words |= {"code": code_of(remedy), "where": _names(reading, blocks), **WORDS[words["rule"]]}
-    return Finding(**words, remedy=remedy)
+    words = {**WORDS[rule], "code": code_of(remedy)}
+    return Finding(rule, severity, says, *numbers, **words, where=_names(reading, blocks), remedy=remedy)
 
 
 def _names(reading: SignalReading, blocks: Sequence[int]) -> tuple[str, ...]:

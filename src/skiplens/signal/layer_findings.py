@@ -104,18 +104,16 @@ def _grown(states: LayerStates, what: str) -> Iterator[Finding]:
     # With blocks the rules of `findings.py` follow the stream, of which single layers see only a part.
     if states.joins >= LEAST_BLOCKS or depth < LEAST_LAYERS or -1 <= power <= 0.5:
         return
-    yield Finding(
-        rule=f"layer_{what}",
-        severity="critical" if power > 1 or power < -2 else "warning",
-        sentence=f"The {what} {'grows' if power > 0 else 'fades'} exponentially from layer to layer"
+    sentence = (
+        f"The {what} {'grows' if power > 0 else 'fades'} exponentially from layer to layer"
         f"{' on its way back' * (what == 'gradient')}: {times(growth.over(depth))} over all {depth}, by a factor "
-        f"{growth.words} at each, and there are no residual blocks to keep it.",
-        number=growth.over(depth),
-        threshold=math.exp(DIGITS / 4 if power > 0 else -DIGITS / 2),
-        source=WORDS["layer_growth"]["source"],
-        where=tuple(dict.fromkeys(_names(states, chain))),
-        **_mended(states, chain, growth.rate),
+        f"{growth.words} at each, and there are no residual blocks to keep it."
     )
+    numbers = growth.over(depth), math.exp(DIGITS / 4 if power > 0 else -DIGITS / 2)
+    severity: Severity = "critical" if power > 1 or power < -2 else "warning"
+    words = {"source": WORDS["layer_growth"]["source"], **_mended(states, chain, growth.rate)}
+    where = tuple(dict.fromkeys(_names(states, chain)))
+    yield Finding(f"layer_{what}", severity, sentence, *numbers, **words, where=where)
 
 
 def _mended(states: LayerStates, chain: list[int], rate: float) -> dict[str, Any]:

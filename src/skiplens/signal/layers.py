@@ -213,6 +213,7 @@ def _kind(layer: nn.Module) -> str:
     return "activation" if "activation" in type(layer).__module__ else "other"
 
 
+Rows = list[dict[str, Any]]
 FLAT: dict[type[nn.Module], Callable[[Any, Tensor], Tensor]] = {
     nn.Tanh: lambda layer, y: 1 - y.square() < FLAT_SLOPE,
     nn.Sigmoid: lambda layer, y: 4 * y * (1 - y) < FLAT_SLOPE,
@@ -226,7 +227,7 @@ class _Watch:
     """What the hooks see; numbers stay on their device until all is seen."""
 
     samples: int
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: Rows = field(default_factory=list)
     channels_last: bool = True  # of the last weights or normalisation that was called
 
     def call(self, model: nn.Module, batch: Batch) -> Any:
@@ -329,9 +330,7 @@ def _input_spread(batch: Batch) -> float:
 Gradients = dict[str, Tensor | None]
 
 
-def _states(
-    model: nn.Module, batch: Batch, rows: list[dict[str, Any]], loss: float, gradients: Gradients, joins: int
-) -> LayerStates:
+def _states(model: nn.Module, batch: Batch, rows: Rows, loss: float, gradients: Gradients, joins: int) -> LayerStates:
     first = {id(p): name for name, p in model.named_parameters()}  # a tied one has the name of its first place
     by_parameter = {key: gradients[name] for key, name in first.items() if name in gradients}
 
@@ -370,9 +369,7 @@ def _states(
     )
 
 
-def _unreached(
-    model: nn.Module, rows: list[dict[str, Any]], gradients: dict[int, Tensor | None]
-) -> tuple[Names, Names]:
+def _unreached(model: nn.Module, rows: Rows, gradients: dict[int, Tensor | None]) -> tuple[Names, Names]:
     """Modules that get no gradient, the outermost ones, and those of them that are called after all that get one."""
     if all(found is None for found in gradients.values()):
         return (("the whole model",) if gradients else ()), ()

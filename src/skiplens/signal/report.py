@@ -84,16 +84,9 @@ FIGURES = (signal_by_depth, branch_against_shortcut, scales_by_block, shut_units
 
 def signal_section(reading: SignalReading) -> Section:
     """How signal and gradient fare."""
-    return Section(
-        anchor=reading.kind,
-        title="Signal and gradient",
-        sentence=signal_sentence(reading),
-        facts=_facts(reading),
-        rows=_rows(reading),
-        notes=reading.notes,
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
-    )
+    told = (signal_sentence(reading), _facts(reading), _rows(reading), reading.notes)
+    origin = provenance_of(reading)
+    return Section(reading.kind, "Signal and gradient", *told, figures=drawn(reading, FIGURES), provenance=origin)
 
 
 def signal_sentence(reading: SignalReading) -> str:
@@ -117,9 +110,7 @@ def _change(values: torch.Tensor) -> str:
     factor = float((values[-1] / values[0]).log().mean().exp())
     if not factor or not math.isfinite(factor):  # the quotient of an underflow and a number, or of two
         return "vanishes"
-    if 0.8 < factor < 1.25:
-        return "keeps its size"
-    return f"{'grows' if factor > 1 else 'shrinks'} {times(factor)}"
+    return "keeps its size" if 0.8 < factor < 1.25 else f"{'grows' if factor > 1 else 'shrinks'} {times(factor)}"
 
 
 def _facts(reading: SignalReading) -> tuple[tuple[str, str], ...]:
@@ -138,9 +129,7 @@ def _facts(reading: SignalReading) -> tuple[tuple[str, str], ...]:
 
 
 def _per_block(growth: Growth) -> str:
-    if math.isnan(growth.rate):
-        return "not measured"
-    return f"{growth.words}, with 95 % confidence"
+    return "not measured" if math.isnan(growth.rate) else f"{growth.words}, with 95 % confidence"
 
 
 def _range(values: torch.Tensor) -> str:

@@ -206,17 +206,8 @@ def structure_section(reading: StructureReading) -> Section:
         ("output", reading.output_shape),
         ("operations in the graph", f"{reading.operations:,}"),
     )
-    return Section(
-        anchor=reading.kind,
-        title="Structure",
-        sentence=structure_sentence(reading),
-        facts=facts,
-        rows=reading.rows(),
-        notes=reading.notes,
-        blocks=reading.block_names,
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
-    )
+    told = (structure_sentence(reading), facts, reading.rows(), reading.notes, reading.block_names)
+    return Section(reading.kind, "Structure", *told, drawn(reading, FIGURES), provenance_of(reading))
 
 
 def structure_sentence(reading: StructureReading) -> str:

@@ -16,7 +16,7 @@ from multiprocessing.context import SpawnProcess
 
 import torch
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import refuse_if
 from skiplens.base.memory import budget_bytes
 from skiplens.sweeps.run import Failure, Outcome, Run, perform
 
@@ -78,8 +78,7 @@ class LocalWorkers(Executor):
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
-        if self.workers < 1:
-            raise InvalidInputError(f"workers must be at least 1, got {self.workers}.")
+        refuse_if(self.workers < 1, f"workers must be at least 1, got {self.workers}.")
 
     def outcomes(self, queue: deque[Run], running: Running) -> Iterator[Outcome]:
         """One outcome for each run, as they come."""

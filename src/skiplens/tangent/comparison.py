@@ -142,8 +142,7 @@ def _is_known(network: ResidualNetwork, branch_depth: int) -> bool:
     inside = {name for block in network.blocks for name in block.branch.nodes}
     between = all(node.name in inside and node.args[0].name not in inputs for node in rectified)
     counted = len(rectified) == len(network.blocks) * (branch_depth - 1)
-    vectors = [p for p in network.model.parameters() if p.ndim < 2]
-    unbiased = not any(bool(p.detach().any()) for p in vectors)
+    unbiased = not any(bool(p.detach().any()) for p in network.model.parameters() if p.ndim < 2)
     return between and counted and unbiased and all(operation(node) in KNOWN for node in calls)
 
 

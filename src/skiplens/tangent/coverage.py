@@ -21,6 +21,7 @@ from skiplens.tangent.gradients import (
     GradientForm,
     OuterProducts,
     ParameterSlice,
+    Pieces,
     Source,
     empty_gradients,
 )
@@ -255,9 +256,7 @@ class LayerRows(Source):
         self.pure, self.cover, self.chunk, self.stack = pure, cover, chunk, stack
         self.modules = dict(pure.model.named_modules())
 
-    def fill(
-        self, samples: Samples, pieces: Sequence[ParameterSlice], outputs: Sequence[int], buffer: Buffer
-    ) -> list[GradientForm]:
+    def fill(self, samples: Samples, pieces: Pieces, outputs: Sequence[int], buffer: Buffer) -> list[GradientForm]:
         """The gradients of the given outputs of all samples, piece by piece."""
         counts = (samples.count, len(outputs))
         forms: dict[int, GradientForm] = {}

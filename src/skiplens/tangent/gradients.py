@@ -158,15 +158,14 @@ class Deferred:
 
 
 GradientForm = Gradients | Factored | Deferred
+Pieces = Sequence[ParameterSlice]
 
 
 class Source(ABC):
     """Abstract: fills pieces of the Jacobian."""
 
     @abstractmethod
-    def fill(
-        self, samples: Samples, pieces: Sequence[ParameterSlice], outputs: Sequence[int], buffer: Buffer
-    ) -> list[GradientForm]:
+    def fill(self, samples: Samples, pieces: Pieces, outputs: Sequence[int], buffer: Buffer) -> list[GradientForm]:
         """The gradients of the given outputs of all samples, piece by piece, in memory from `buffer`."""
 
 
@@ -176,9 +175,7 @@ class VectorisedRows(Source):
     def __init__(self, pure: PureModel, chunk: int) -> None:
         self.pure, self.chunk = pure, chunk
 
-    def fill(
-        self, samples: Samples, pieces: Sequence[ParameterSlice], outputs: Sequence[int], buffer: Buffer
-    ) -> list[GradientForm]:
+    def fill(self, samples: Samples, pieces: Pieces, outputs: Sequence[int], buffer: Buffer) -> list[GradientForm]:
         """The gradients of the given outputs of all samples, piece by piece."""
         forms = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
         chosen = torch.as_tensor(list(outputs), device=self.pure.device)
@@ -207,9 +204,7 @@ class SingleRows(Source):
     def __init__(self, pure: PureModel, coupled: bool) -> None:
         self.pure, self.coupled = pure, coupled
 
-    def fill(
-        self, samples: Samples, pieces: Sequence[ParameterSlice], outputs: Sequence[int], buffer: Buffer
-    ) -> list[GradientForm]:
+    def fill(self, samples: Samples, pieces: Pieces, outputs: Sequence[int], buffer: Buffer) -> list[GradientForm]:
         """The gradients of the given outputs of all samples, piece by piece."""
         forms = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
         for form in forms:
@@ -356,8 +351,7 @@ def _outer_block(left: OuterProducts, right: OuterProducts, separate: bool) -> F
     # First the left cotangents are carried to the right terms, then they meet the right ones: K²TC instead of K²T²C.
     carried = inputs.permute(0, 2, 3, 1).reshape(n, m * T, T) @ left.right.transpose(1, 2).reshape(n, T, K * C)
     carried = carried.reshape(n, m, T, K, C).permute(1, 0, 3, 2, 4).reshape(m, n * K, T * C)
-    block = carried @ right.right.reshape(m, K, T * C).transpose(1, 2)
-    return block.permute(1, 0, 2).reshape(n * K, m * K)
+    return (carried @ right.right.reshape(m, K, T * C).transpose(1, 2)).permute(1, 0, 2).reshape(n * K, m * K)
 
 
 def _meetings(left: Tensor, right: Tensor) -> Tensor:

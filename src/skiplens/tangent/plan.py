@@ -15,16 +15,8 @@ from skiplens.base import Randomness, TooLargeError
 from skiplens.base.identity import architecture
 from skiplens.base.memory import readable
 from skiplens.graph.functional import PureModel, saved_bytes_per_sample
-from skiplens.tangent.coverage import (
-    NOTHING,
-    PROBE_SAMPLES,
-    LayerCoverage,
-    LayerRows,
-    calls_of,
-    find_coverage,
-    have_products,
-    kinds_of,
-)
+from skiplens.tangent import coverage
+from skiplens.tangent.coverage import NOTHING, PROBE_SAMPLES, LayerCoverage, LayerRows, calls_of, find_coverage
 from skiplens.tangent.gradients import ParameterSlice, SingleRows, Source, VectorisedRows
 from skiplens.tangent.problem import Problem, Task
 from skiplens.tangent.rules import LocalGradient, OuterShape
@@ -231,9 +223,9 @@ def layer_work(pure: PureModel, cover: LayerCoverage) -> tuple[dict[str, Work], 
         products = sum(s.terms * s.left * s.right if s else parameter.numel() for s in shapes)
         known = [(use, shape) for use, shape in zip(uses, shapes, strict=True) if shape is not None]
         outer: tuple[OuterShape, ...] = ()
-        if len(known) == len(uses) and have_products(uses):
+        if len(known) == len(uses) and coverage.have_products(uses):
             # Uses of one kind stand together: the terms of all of them are in one row.
-            outer = tuple(_together([shape for use, shape in known if use in kind]) for kind in kinds_of(uses))
+            outer = tuple(_together([shape for use, shape in known if use in kind]) for kind in coverage.kinds_of(uses))
         deferred, first = None, called[0]
         if len(uses) == 1 and uses[0].rule.deferrable and first.input.shape[0] == samples == first.zeros[0].shape[0]:
             deferred = (first.input[0].numel(), first.zeros[0][0].numel())

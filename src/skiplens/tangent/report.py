@@ -18,7 +18,7 @@ from skiplens.graph.functional import output_shape, pure_model
 from skiplens.graph.inputs import samples_of
 from skiplens.graph.lens import ENOUGH, Lens, Subject
 from skiplens.kernels.finite_width import ResNet, advice, kernel_moments
-from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, drawn, numbers
+from skiplens.plots.figure import Figure, Heat, Line, Mark, Points, Reference, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
 from skiplens.plots.thumbnails import thumbnails
 from skiplens.readings.finding import Finding, Rule, rule_words
@@ -108,55 +108,43 @@ def kernel_by_class(reading: TangentReading) -> Figure:
     labels = tuple(known.get(target, str(target)) for target in sorted_targets)
     pictures = tuple(reading.pictures[sample] for sample in order) if len(reading.pictures) == len(order) else ()
     classes = "; samples are sorted by class, and a block along the diagonal is a class that is learned together"
-    return Figure(
-        name="kernel",
-        title="Tangent kernel between samples",
-        caption=f"Correlation of the parameter gradients of two samples{classes * bool(len(reading.targets))}.",
-        x_label="samples by class" if labels else "sample",
-        y_label="samples by class" if labels else "sample",
-        marks=(Heat(tuple(numbers(row) for row in correlations), "correlation", labels, pictures),),
-    )
+    caption = f"Correlation of the parameter gradients of two samples{classes * bool(len(reading.targets))}."
+    marks = (Heat(tuple(numbers(row) for row in correlations), "correlation", labels, pictures),)
+    axis = "samples by class" if labels else "sample"
+    return Figure("kernel", "Tangent kernel between samples", caption, axis, axis, marks)
 
 
 def kernel_eigenvalues(reading: TangentReading) -> Figure:
     """The kernel's eigenvalues, largest first."""
     values = reading.eigenvalues
     positive = values.clamp_min(values[0] * torch.finfo(values.dtype).eps)
-    return Figure(
-        name="eigenvalues",
-        title="Eigenvalues of the tangent kernel",
-        caption="Gradient descent with a small step learns direction i at a speed proportional to eigenvalue i: a "
-        "steep fall means that some directions take very much longer than others.",
-        x_label="rank",
-        y_label="eigenvalue",
-        marks=(Points(numbers(range(1, len(values) + 1)), numbers(positive)),),
-        y_log=True,
+    caption = (
+        "Gradient descent with a small step learns direction i at a speed proportional to eigenvalue i: a "
+        "steep fall means that some directions take very much longer than others."
     )
+    words = ("eigenvalues", "Eigenvalues of the tangent kernel", caption, "rank", "eigenvalue")
+    return Figure(*words, (Points(numbers(range(1, len(values) + 1)), numbers(positive)),), y_log=True)
 
 
 def kernel_against_angle(reading: TangentReading) -> Figure | None:
     """The kernel's correlation of each pair of samples against the angle between the inputs."""
-    if not reading.angles.numel():
-        return None
-    if len(reading.kernel) < 2:
+    if not reading.angles.numel() or len(reading.kernel) < 2:
         return None
     pairs = torch.triu_indices(len(reading.kernel), len(reading.kernel), offset=1)
     angles, correlations = reading.angles[pairs[0], pairs[1]], reading.correlations[pairs[0], pairs[1]]
     grid = torch.linspace(0, float(angles.max()), 100, dtype=torch.float64)
-    return Figure(
-        name="kernel_against_angle",
-        title="Tangent kernel against the angle between inputs",
-        caption="Each point is a pair of samples. Points above the dashed cosine: the network sees the two inputs as "
-        "more alike than they are; all points near one: it hardly tells inputs apart.",
-        x_label="angle between the inputs (radians)",
-        y_label="correlation of the gradients",
-        marks=(
-            Points(numbers(angles), numbers(correlations), "pairs of samples"),
-            *_limit_points(reading),
-            Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", dashed=True),
-            Reference(0.0),
-        ),
+    caption = (
+        "Each point is a pair of samples. Points above the dashed cosine: the network sees the two inputs as "
+        "more alike than they are; all points near one: it hardly tells inputs apart."
     )
+    marks: tuple[Mark, ...] = (
+        Points(numbers(angles), numbers(correlations), "pairs of samples"),
+        *_limit_points(reading),
+        Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", dashed=True),
+        Reference(0.0),
+    )
+    labels = ("angle between the inputs (radians)", "correlation of the gradients")
+    return Figure("kernel_against_angle", "Tangent kernel against the angle between inputs", caption, *labels, marks)
 
 
 def _limit_points(reading: TangentReading) -> tuple[Points, ...]:
@@ -181,16 +169,14 @@ def limit_by_depth(column: int, reading: TangentReading) -> Figure | None:
     known = [(value, name) for value, name in steps if math.isfinite(value) and (column or value > 0)]
     levels = {in_words(value, 2): (value, name) for value, name in known}
     line = Line(numbers(torch.arange(1, len(values) + 1)[shown]), numbers(values[shown]), "infinite width")
-    return Figure(
-        name=f"limit_{what}_by_depth",
-        title=f"This model at infinite width: {what} by depth",
-        caption=f"The {what} of {of} behind each operation. {meaning}. Lines across: where a repeated step, a "
-        "nonlinearity and the matrix behind it, would lead.",
-        x_label="operation",
-        y_label=f"{what} of {of}",
-        marks=(line, *(Reference(value, f"{end} of {name}: {level}") for level, (value, name) in levels.items())),
-        y_log=column == 0,
+    caption = (
+        f"The {what} of {of} behind each operation. {meaning}. Lines across: where a repeated step, a "
+        "nonlinearity and the matrix behind it, would lead."
     )
+    ends = (Reference(value, f"{end} of {name}: {level}") for level, (value, name) in levels.items())
+    words = (f"limit_{what}_by_depth", f"This model at infinite width: {what} by depth", caption)
+    labels = ("operation", f"{what} of {of}")
+    return Figure(*words, *labels, (line, *ends), y_log=column == 0)
 
 
 _MAPS = (
@@ -243,21 +229,13 @@ def tangent_section(reading: TangentReading) -> Section:
         ends = f"variance {q}, correlation {c}, ξ = {xi} steps"
         facts.append((f"depth scale of {name}", f"χ₁ = {chi}; repeated: {ends}"))
     coupling = ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
-    return Section(
-        anchor=reading.kind,
-        title="Tangent kernel",
-        sentence=tangent_sentence(reading),
-        facts=tuple(facts),
-        rows=tuple(
-            {"operation at infinite width": name, "variance": in_words(q), "correlation of two samples": in_words(c)}
-            for name, (q, c) in zip(
-                reading.limit_operations, reading.limit_maps[:MOST_OPERATIONS].tolist(), strict=False
-            )
-        ),
-        notes=(*reading.notes, *coupling),
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
+    maps = zip(reading.limit_operations, reading.limit_maps[:MOST_OPERATIONS].tolist(), strict=False)
+    rows = tuple(
+        {"operation at infinite width": name, "variance": in_words(q), "correlation of two samples": in_words(c)}
+        for name, (q, c) in maps
     )
+    told = (reading.kind, "Tangent kernel", tangent_sentence(reading), tuple(facts), rows, (*reading.notes, *coupling))
+    return Section(*told, figures=drawn(reading, FIGURES), provenance=provenance_of(reading))
 
 
 def tangent_sentence(reading: TangentReading) -> str:
@@ -291,19 +269,15 @@ def judge_kernel_condition(reading: TangentReading) -> Iterator[Finding]:
     condition = reading.condition_number
     if not alike and not MANY_STEPS < condition < math.inf:
         return
-    yield Finding(
-        rule="kernel_condition",
-        severity="warning" if alike else "note",
-        sentence=f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'} the same "
+    sentence = (
+        f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'} the same "
         "gradient to working precision: these samples cannot be learned apart."
         if alike
-        else f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent "
-        f"needs that many "
-        "steps for the slowest direction of the outputs.",
-        number=float(alike) if alike else condition,
-        threshold=0.0 if alike else MANY_STEPS,
-        **WORDS["kernel_condition"],
+        else f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent needs "
+        "that many steps for the slowest direction of the outputs."
     )
+    numbers = (float(alike), 0.0) if alike else (condition, MANY_STEPS)
+    yield Finding("kernel_condition", "warning" if alike else "note", sentence, *numbers, **WORDS["kernel_condition"])
 
 
 def _pairs_alike(reading: TangentReading) -> int:
@@ -328,17 +302,13 @@ def judge_regime(reading: SignalReading) -> Iterator[Finding]:
     variance = float(kernel_moments(network).relative_variance)
     if not variance > FAR_FROM_CONSTANT:
         return
-    yield Finding(
-        rule="kernel_regime",
-        severity="note",
-        sentence=f"Far from the kernel regime: at {network.depth} block{'s' * (network.depth > 1)} of width "
+    sentence = (
+        f"Far from the kernel regime: at {network.depth} block{'s' * (network.depth > 1)} of width "
         f"{network.width} the tangent kernel varies from seed to seed by {in_words(math.sqrt(variance), 2)} times its "
-        "mean.",
-        number=variance,
-        threshold=FAR_FROM_CONSTANT,
-        source=WORDS["kernel_regime"]["source"],
-        change=_wider(network, variance),
+        "mean."
     )
+    words = WORDS["kernel_regime"]["source"], _wider(network, variance)
+    yield Finding("kernel_regime", "note", sentence, variance, FAR_FROM_CONSTANT, *words)
 
 
 def _wider(network: ResNet, variance: float) -> str:

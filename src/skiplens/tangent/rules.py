@@ -312,8 +312,7 @@ def _convolution(layer: Convolution) -> Rules:
 
 
 def _embedding(layer: nn.Embedding) -> Rules:
-    special = layer.max_norm is not None or layer.scale_grad_by_freq
-    return {} if special else {"weight": EmbeddingTable(layer)}
+    return {} if layer.max_norm is not None or layer.scale_grad_by_freq else {"weight": EmbeddingTable(layer)}
 
 
 def _norm(shape: tuple[int, ...], last: bool, normalise: Callable[[Tensor], Tensor]) -> Rules:

@@ -87,8 +87,7 @@ def judge_inputs(reading: TaskReading) -> Iterator[Finding]:
         numbers = (size, SMALL) if size < SMALL else numbers
         sentence = (
             f"The inputs are not standardised: from {in_words(reading.low)} to {in_words(reading.high)}, mean "
-            f"{in_words(reading.mean)}, "
-            f"standard deviation {in_words(reading.std)}; {words}."
+            f"{in_words(reading.mean)}, standard deviation {in_words(reading.std)}; {words}."
         )
         code = f"inputs = (inputs - {reading.mean:.6g}) / {reading.std:.6g}"
         yield _found("inputs_scale", "warning", sentence, numbers, code)

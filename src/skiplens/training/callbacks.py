@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens.base.arguments import accept_old_order
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.errors import InvalidInputError, did_you_mean, refuse_if
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.batch import Batch, as_batches
 from skiplens.graph.functional import main_output
@@ -137,8 +137,7 @@ def evaluate(
 def gradient_norm(model: nn.Module) -> float:
     """The norm of all gradients that the last backward pass left, as one vector."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    if not gradients:
-        raise InvalidInputError("The model has no gradients; the norm is there during a training run only.")
+    refuse_if(not gradients, "The model has no gradients; the norm is there during a training run only.")
     return float(torch.stack([gradient.double().norm() for gradient in gradients]).norm())
 
 

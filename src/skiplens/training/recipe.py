@@ -72,8 +72,7 @@ def build_optimiser(parameters: Iterable[nn.Parameter], recipe: Recipe) -> optim
     if recipe.optimiser == "sgd":
         momentum, nesterov = recipe.momentum, recipe.nesterov
         return optim.SGD(trained, lr=rate, momentum=momentum, nesterov=nesterov, weight_decay=decay)
-    kind = {"adam": optim.Adam, "adamw": optim.AdamW}[recipe.optimiser]
-    return kind(trained, lr=rate, weight_decay=decay)
+    return {"adam": optim.Adam, "adamw": optim.AdamW}[recipe.optimiser](trained, lr=rate, weight_decay=decay)
 
 
 def learning_rate(recipe: Recipe, step: int, steps_per_epoch: int, steps: int) -> float:

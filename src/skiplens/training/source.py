@@ -194,8 +194,7 @@ def resized_crop(images: Tensor, generator: torch.Generator) -> Tensor:
     centres = (torch.stack(place) * 2 - 1) * (1 - sides)
     # rows of the maps from places in the result, -1 to 1, to places in the image
     theta = torch.cat([torch.diag_embed(sides.T), centres.T[:, :, None]], 2).to(images)
-    size = (height * 7 // 8, width * 7 // 8)
-    grid = F.affine_grid(theta, [count, 1, *size], align_corners=False)
+    grid = F.affine_grid(theta, [count, 1, height * 7 // 8, width * 7 // 8], align_corners=False)
     return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.zoo.layers import Residual
 from skiplens.zoo.skips import IsometricPool
@@ -41,8 +41,7 @@ class Blueprint:
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
         shapes = {"mlp": 1, "resnet": 3, "transformer": 1 if self.vocabulary else 2}
-        if self.family not in shapes:
-            raise InvalidInputError(f"There is no family {self.family!r}; wanted one of {', '.join(shapes)}.")
+        refuse_if(self.family not in shapes, f"There is no family {self.family!r}; wanted one of {', '.join(shapes)}.")
         if len(self.inputs) != shapes[self.family]:
             raise InvalidInputError(f"A {self.family} takes samples of {shapes[self.family]} axes, got {self.inputs}.")
         if self.depth < 3 or min(self.width, self.outputs) < 1:

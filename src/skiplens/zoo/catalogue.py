@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import fx, nn
 
-from skiplens.base.errors import ModelSpecError, did_you_mean
+from skiplens.base.errors import ModelSpecError, pick
 from skiplens.base.randomness import Randomness
 from skiplens.base.settings import coerce
 from skiplens.zoo import digits, li2016, littwin2016, littwin2020, macdonald2023, preact_resnet
@@ -39,9 +39,7 @@ def names() -> list[str]:
 def entry(name: str) -> Entry:
     """The entry of a network, or an error that offers the nearest names."""
     name = DEFAULT if name == "default" else name
-    if name not in _ENTRIES:
-        raise ModelSpecError(f"The zoo has no network {name!r}. {did_you_mean(name, _ENTRIES)}")
-    return _ENTRIES[name]
+    return pick(_ENTRIES, name, f"The zoo has no network {name!r}.", ModelSpecError)
 
 
 def build(name: str, seed: int | str | Randomness = 0, **options: Any) -> nn.Module:

@@ -13,7 +13,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from skiplens.base import InvalidInputError, Randomness, SettingsError, option
+from skiplens.base import Randomness, SettingsError, option
+from skiplens.base.errors import refuse_if
 from skiplens.zoo.entry import Entry, NetworkOptions
 from skiplens.zoo.layers import Plain, Residual, uninitialised
 from skiplens.zoo.skips import Truncation
@@ -166,26 +167,21 @@ def reduced_network(network: nn.Sequential, layer: int, matrix: int | None = Non
             layer reading (all of W^l) is meant. (For a ResNet f_(k) is the same for all matrices of a branch.)
     """
     parts = dict(network.named_children())
-    _require(
-        list(parts) == ["first", "blocks", "last"],
+    refuse_if(
+        list(parts) != ["first", "blocks", "last"],
         f"Only tangent_resnet, tangent_densenet and tangent_vanilla have reduced networks; got one of {list(parts)}.",
     )
     blocks = parts["blocks"]
     layers = list((blocks.layers if isinstance(blocks, DenseLayers) else blocks).children())
-    _require(1 <= layer <= len(layers), f"layer must be from 1 to {len(layers)}; got {layer}.")
+    refuse_if(not 1 <= layer <= len(layers), f"layer must be from 1 to {len(layers)}; got {layer}.")
     if isinstance(blocks, DenseLayers):
-        in_range = f"matrix must be from 0 to {layer - 1} for layer {layer}; got {matrix}."
-        _require(matrix is None or 0 <= matrix < layer, in_range)
+        outside = matrix is not None and not 0 <= matrix < layer
+        refuse_if(outside, f"matrix must be from 0 to {layer - 1} for layer {layer}; got {matrix}.")
         reads = [range(j) if j <= layer else range(layer, j) for j in range(1, len(layers) + 1)]
         if matrix is not None:
             reads[layer - 1] = range(matrix, matrix + 1)
         return nn.Sequential(OrderedDict(parts, blocks=DenseLayers(blocks.scaled_layers(), reads)))
-    _require(matrix is None, f"Only a DenseNet has blocks W^(l,h) to choose from; leave out matrix={matrix}.")
+    refuse_if(matrix is not None, f"Only a DenseNet has blocks W^(l,h) to choose from; leave out matrix={matrix}.")
     block = layers[layer - 1]
     layers[layer - 1] = Plain(block.branch) if isinstance(block, Residual) else block
     return nn.Sequential(OrderedDict(parts, blocks=nn.Sequential(*layers)))
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise InvalidInputError(message)

@@ -117,8 +117,7 @@ def _contraction(options: NormalisedResNetOptions, inputs: int, outputs: int, ma
 
 def weight_normalised(weight: Tensor, epsilon: float) -> Tensor:
     """Each row w (all numbers of one output) divided by sqrt(epsilon + |w|²)."""
-    squares = weight.square().sum(dim=tuple(range(1, weight.dim())), keepdim=True)
-    return weight * (epsilon + squares).rsqrt()
+    return weight * (epsilon + weight.square().sum(dim=tuple(range(1, weight.dim())), keepdim=True)).rsqrt()
 
 
 def entry_normalised(weight: Tensor, epsilon: float) -> Tensor:

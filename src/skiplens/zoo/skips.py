@@ -120,5 +120,4 @@ def patch_filters(size: int, count: int) -> Tensor:
 def skip_matrix(skip: nn.Module, sample_shape: Sequence[int], dtype: torch.dtype = torch.float64) -> Tensor:
     """The matrix of a linear skip map on flattened samples, (output features, input features)."""
     features = math.prod(sample_shape)
-    basis = torch.eye(features, dtype=dtype).reshape(features, *sample_shape)
-    return skip(basis).flatten(1).T
+    return skip(torch.eye(features, dtype=dtype).reshape(features, *sample_shape)).flatten(1).T

@@ -229,8 +229,6 @@ def _code(numbers: str, picture: str) -> Component:
     return html.Section([html.H2("The same in Python"), *parts])
 
 
-# Controls as fields.
-
 _MOST_RADIOS = 4
 _LOG_STEPS = 200  # of a logarithmic slider, over its whole range
 _TYPING_SECONDS = 0.4

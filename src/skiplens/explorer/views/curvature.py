@@ -95,8 +95,6 @@ class CurvatureView(View):
         )
 
 
-# Two landscapes.
-
 LANDSCAPES = "landscapes"
 Planes = tuple[LandscapeReading, LandscapeReading]
 _DIGITS, _LOOKED_AT, _POINTS, _RATE = 512, 128, 15, 0.003
@@ -129,8 +127,6 @@ def _landscapes(values: Values, planes: Planes | None) -> Drawing:
         notes=notes_of("landscapes"),
     )
 
-
-# The networks and their tasks.
 
 TaskName = Literal["digits", "random", "rotation", "near"]
 
@@ -221,8 +217,6 @@ def task(name: TaskName, width: int) -> tuple[Tensor, Tensor]:
     return inputs, inputs @ linear_map.T
 
 
-# Words and code.
-
 _FLAT = 1e-12  # an eigenvalue below this is flat: curvatures of these tasks are of order one
 _BEYOND_ROUNDING = 1e13  # a condition number above this has smaller eigenvalues that are noise in float64
 
@@ -268,8 +262,6 @@ def _code(setting: Setting) -> str:
     start = snippet("hessian", own=setting, units=units, made_by=units.partition("(")[0])
     return start + snippet("hessian_at_zero", own=setting) if n else start
 
-
-# Figures.
 
 DEPTHS = {0: (2, 4, 8, 20), 1: (1, 2, 4, 8, 20), 2: (2, 4, 8, 20), 3: (3, 6, 12, 21), 4: (4, 8, 12, 20)}
 """Weight matrices that make whole units, by the matrices that a shortcut jumps over."""

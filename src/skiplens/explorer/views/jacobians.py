@@ -47,8 +47,6 @@ class JacobiansView(View):
         return measured_blocks(values["scale"], values["seed"], progress)
 
 
-# One random layer.
-
 _NAMES = {False: "W", True: "I + W"}
 _SCALES = torch.linspace(0.05, 2, 40, dtype=torch.float64).tolist()
 _DEPTHS = tuple(range(1, 101))
@@ -194,8 +192,6 @@ def _typical_against_depth(layer: RandomLayer) -> Figure:
     return worded("typical_against_depth", *lines, Reference(float(layer.depth), f"{layer.depth} layers", axis="x"))
 
 
-# Blocks with different shortcuts.
-
 _POOLED = 4  # features that an average pool puts together: a window of 2 × 2 pixels
 
 
@@ -264,8 +260,7 @@ def _draw_blocks(values: Values, measured: Any) -> Drawing:
         figures=tuple(figures),
         says=f"Where the width shrinks, the median singular value is: {', '.join(medians)}. Where it is kept, the "
         f"smallest is {in_words(chain, 2)} in the chain (ReLU switches half of the hidden units off) and "
-        f"{in_words(residual, 2)} with an "
-        "identity skip.",
+        f"{in_words(residual, 2)} with an identity skip.",
         facts=tuple(
             (f"smallest, {name}", in_words(_without_rounding(found)[-1].item())) for name, found in shrinking.items()
         ),
@@ -286,8 +281,6 @@ def _sorted_values(name: str, spectra: dict[str, Tensor], **told: int) -> Figure
         lines.append(Line(numbers(share), numbers(values.flip(0)), label))
     return worded(name, *lines, Reference(1.0, "kept as it is"), **told)
 
-
-# The second block of the paper's networks, measured.
 
 NETWORKS = {
     "residual (projection)": "mnist_residual",

@@ -88,8 +88,6 @@ def _check(one: CheckedHypothesis) -> Check:
     return Check(state, f"{one.label}: {one.hypothesis.statement}", f"{why}. {one.change}".strip())
 
 
-# The network.
-
 FEATURES = 16
 _HIDDEN = 16
 
@@ -176,8 +174,6 @@ def _cost(options: TheoremOptions) -> CostFacts:
     targets = gaussian((classes, options.samples), 1.0, Randomness(0).child("targets").torch())
     return CostFacts.of_cost(SquareCost(targets))
 
-
-# Figures.
 
 _BLOCKS = tuple(range(1, 9))
 

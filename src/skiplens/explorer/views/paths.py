@@ -93,8 +93,6 @@ class PathsView(View):
         return ScaledSpectrum(plain, scaled)
 
 
-# The theory.
-
 GHOSTLY = colour(3)
 _TAIL = 0.05  # the share of energy below and above the band that holds 90 %
 _DEPTHS = (2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 110, 160, 220, 320, 450, 640, 1000)
@@ -209,8 +207,6 @@ def _complexity(depth: int, ratio: float) -> Figure:
     )
 
 
-# A real network.
-
 _SAMPLES = 16
 _FAR = 0.15  # a total variation above which a law does not describe a spectrum
 
@@ -296,8 +292,6 @@ def _draw_network(values: Values, measured: ScaledSpectrum | None) -> Drawing:
         ),
     )
 
-
-# A training.
 
 _EVERY, _STEPS, _DIGITS = 5, 100, 512
 _STILL = 0.05  # branches; a smaller change is none to speak of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.base.progress import Progress, track
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Switch
 from skiplens.explorer.view import Download, Drawing, Values, View
@@ -123,9 +123,6 @@ def _draw(chosen: Sequence[Run], values: Values, measured: Any) -> Drawing:
     )
 
 
-# Reports and comparisons.
-
-
 def _reading_control(reports: Sequence[Report]) -> Choice:
     """Which of the readings that all reports have to look at."""
     shared = set.intersection(*({reading.kind for reading in report.readings} for report in reports))
@@ -192,8 +189,6 @@ def _draw_comparison(folder: Path) -> Drawing:
     notes, code = map(str, content.get("notes", ())), snippet("comparison", path=str(folder / "comparison.json"))
     return Drawing(says=str(content.get("verdict", "")), rows=tuple(rows), code=code, notes=tuple(notes))
 
-
-# Studies.
 
 _MOST_SERIES = 12
 
@@ -312,13 +307,9 @@ def _verdict(row: Row | None) -> str:
     return f"{row.get('verdict')} ({ours:.4g})" if isinstance(ours, float | int) else str(row.get("verdict"))
 
 
-# A table of a study as a picture.
-
-
 def _chart(table: Table, values: Values) -> Figure:
     """One column against another, one line for each cell of a third."""
-    if "x" not in values:
-        raise InvalidInputError("The table has fewer than two columns of numbers, so there is nothing to draw.")
+    refuse_if("x" not in values, "The table has fewer than two columns of numbers, so there is nothing to draw.")
     x, y, by = values["x"], values["y"], values["by"]
     groups = [None] * len(table.columns[x]) if by == _NONE else table.columns[by]
     marks: list[Mark] = []

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
-from skiplens.base.errors import BrokenFileError, InvalidInputError
+from skiplens.base.errors import BrokenFileError, InvalidInputError, refuse_if
 from skiplens.base.files import read_json
 from skiplens.base.memory import readable
 from skiplens.readings import Reading, read_file
@@ -60,15 +60,13 @@ class RunsFolder:
     """A folder and everything that is really inside of it; links that lead outside are not followed."""
 
     def __init__(self, root: Path) -> None:
-        if not root.is_dir():
-            raise InvalidInputError(f"{root} is not a folder; name the one that holds your reports and studies.")
+        refuse_if(not root.is_dir(), f"{root} is not a folder; name the one that holds your reports and studies.")
         self.given = root
         self._root = root.resolve()
 
     def runs(self) -> tuple[Run, ...]:
         """All runs, in order of their names."""
-        found = sorted(self._walk(self._root, _DEEPEST, set()), key=lambda run: run.word)
-        return tuple(found[:MOST_RUNS])
+        return tuple(sorted(self._walk(self._root, _DEEPEST, set()), key=lambda run: run.word)[:MOST_RUNS])
 
     def run(self, word: str) -> Run:
         """The run that is called so."""
@@ -140,9 +138,6 @@ class RunsFolder:
 
 def _label(path: Path) -> str:
     return os.fsencode(path).decode(errors="replace")
-
-
-# What is in the files of a run.
 
 
 def told(run: Run) -> str:

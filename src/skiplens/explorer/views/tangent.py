@@ -66,8 +66,6 @@ class TangentView(View):
         return Sampling.of(values).draw(progress)
 
 
-# One setting of all architectures.
-
 _ANGLES, _SAMPLED_ANGLES = 65, 9  # from 0 to π; the narrowest network is twice as wide as there are sampled inputs
 _AT_ONCE = 5  # networks that are drawn together
 
@@ -189,9 +187,6 @@ class Sampling:
         return Sampled(torch.cat([each.samples[:, 0] for each in drawn]) / mean)
 
 
-# Words and code.
-
-
 def _code(setting: Setting, sampling: Sampling | None) -> str:
     """Four lines for the kernel of the chosen architecture; a few more draw the same networks."""
     sizes = f"depth={setting.depth}"
@@ -259,8 +254,6 @@ def _share(part: float) -> str:
     return f"{in_words(100 * part, 2)} %" if part < 1 else f"{in_words(part, 2)} times its mean"
 
 
-# Figures.
-
 _SCALES = (0.01, 0.04, 0.09, 0.15, 0.23, 0.35, 0.52, 0.8, 1.3, 2.0)
 _DEPTHS = (1, 2, 4, 7, 12, 20, 35, 60, 100)
 _WIDTHS = (20, 40, 90, 200, 450, 1000)
@@ -270,8 +263,8 @@ def _kernel_against_angle(setting: Setting, curves: dict[Architecture, Tensor], 
     """The curve of each architecture, with sampled networks around the chosen one."""
     degrees = torch.linspace(0, 180, _ANGLES, dtype=torch.float64)
     lines = [
-        Line(numbers(degrees), numbers(curve), _TITLES[architecture], colour=_colour(architecture))
-        for architecture, curve in curves.items()
+        Line(numbers(degrees), numbers(curve), title, colour=colour(place))
+        for place, (title, curve) in enumerate(zip(_TITLES.values(), curves.values(), strict=True))
     ]
     cosine = torch.deg2rad(degrees).cos()
     return worded(
@@ -285,7 +278,7 @@ def _kernel_against_angle(setting: Setting, curves: dict[Architecture, Tensor], 
 
 def _bundle(setting: Setting, kernels: Tensor) -> tuple[Mark, ...]:
     """One faint line for each network, the area they fill, and their mean with its standard error."""
-    shade = _colour(setting.architecture)
+    shade = colour(list(_TITLES).index(setting.architecture))
     degrees = numbers(torch.linspace(0, 180, kernels.shape[1], dtype=torch.float64))
     low, high = torch.aminmax(kernels, dim=0)
     error = kernels.std(0) / math.sqrt(len(kernels))
@@ -294,10 +287,6 @@ def _bundle(setting: Setting, kernels: Tensor) -> tuple[Mark, ...]:
         *(Line(degrees, numbers(row), colour=shade, faint=True) for row in kernels),
         Points(degrees, numbers(kernels.mean(0)), f"mean of {len(kernels)} drawn", error=numbers(error)),
     )
-
-
-def _colour(architecture: Architecture) -> str:
-    return colour(list(_TITLES).index(architecture))
 
 
 def _growth_against_scale(setting: Setting) -> Figure:

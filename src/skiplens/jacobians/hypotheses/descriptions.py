@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.jacobians.systems.costs import Cost
 from skiplens.jacobians.systems.elementwise import Residual, SkipMap
 from skiplens.jacobians.systems.layer import Certificate, Composition, DataBound, Layer, composed, product
@@ -214,8 +214,7 @@ class DataFacts:
             )
         values, covariance = torch.linalg.svdvals(data), 0.0
         if samples > features:
-            centred = data - data.mean(1, keepdim=True)
-            covariance = float(torch.linalg.svdvals(centred)[-1] ** 2 / samples)
+            covariance = float(torch.linalg.svdvals(data - data.mean(1, keepdim=True))[-1] ** 2 / samples)
         return cls(samples, features, float(values[-1]), float(values[0]), covariance, DataBound.of_data(data))
 
     @property
@@ -223,9 +222,7 @@ class DataFacts:
         """Whether the samples are linearly independent."""
         if self.samples > self.features:
             return False
-        if self.smallest is None or self.largest is None:
-            return None
-        return self.smallest > self.tolerance
+        return None if self.smallest is None or self.largest is None else self.smallest > self.tolerance
 
     @property
     def tolerance(self) -> float:
@@ -279,8 +276,7 @@ class Case:
 
     def __post_init__(self) -> None:
         """Refuse a network without layers or without outputs."""
-        if not self.layers:
-            raise InvalidInputError("There are no layers to check; describe at least one.")
+        refuse_if(not self.layers, "There are no layers to check; describe at least one.")
         empty = [layer.name for layer in self.layers if layer.outputs < 1]
         if empty:
             raise InvalidInputError(f"{empty[0]} has no outputs, so nothing can be said about it. Remove it.")
@@ -294,9 +290,7 @@ class Case:
     def smoothness(self) -> float | None:
         """The certified Lipschitz constant of the gradient, or None where something is not known."""
         total, cost = self.certificate, self.cost.cost
-        if total is None or cost is None:
-            return None
-        return smoothness_constant(cost, total, self.sublevel)
+        return None if total is None or cost is None else smoothness_constant(cost, total, self.sublevel)
 
 
 Verdict = Literal["holds", "fails", "cannot be decided"]

@@ -60,8 +60,7 @@ def check_hypotheses(
     """
     with preserve_state(require_module(model)):
         samples = training_data(data)
-        network = dissect(model, samples.first.first(PROBED_SAMPLES).inputs)
-        return _checked(network, samples, loss, step, seed)
+        return _checked(dissect(model, samples.first.first(PROBED_SAMPLES).inputs), samples, loss, step, seed)
 
 
 def _checked(

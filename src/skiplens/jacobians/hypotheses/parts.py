@@ -13,7 +13,7 @@ from skiplens.graph.export import module_calls, module_of
 from skiplens.graph.flow import DataFlow, known_shape, members
 from skiplens.graph.functional import PureModel, is_batch_coupled
 from skiplens.graph.network import ResidualNetwork
-from skiplens.graph.operations import CONVOLUTIONS, CROPPING, NORMALISING, operation
+from skiplens.graph.operations import CONVOLUTIONS, CROPPING, NORMALISING, operation, per_axis
 from skiplens.jacobians.hypotheses.descriptions import Description, FreeMap, Kinked, LinearMap, Unrecognised
 from skiplens.jacobians.systems.affine import Affine, Convolution, ScaleShift
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise
@@ -239,8 +239,8 @@ def _pool(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
     before, after, gain = view.shape(source)[2:], view.shape(node)[2:], None
     averages, adaptive = "avg" in operation(node), "adaptive" in operation(node)
     if not adaptive:
-        window = _sizes(argument(node, 1), len(before))
-        stride = _sizes(argument(node, 2) or window, len(before))
+        window = per_axis(argument(node, 1), len(before))
+        stride = per_axis(argument(node, 2) or window, len(before))
         overlap = math.prod(math.ceil(size / step) for size, step in zip(window, stride, strict=True))
         gain = math.sqrt(overlap / math.prod(window) if averages else overlap)
     elif averages and after and all(size % parts == 0 for size, parts in zip(before, after, strict=True)):
@@ -267,11 +267,6 @@ def _times(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]
 def _dropout(view: GraphView, node: fx.Node, source: fx.Node) -> list[Description]:
     trains = argument(node, 2, view.module(node).training)
     return [view.unrecognised(node, source, "dropout in train mode")] if trains else []
-
-
-def _sizes(value: Any, axes: int) -> list[int]:
-    sizes = [int(size) for size in value] if isinstance(value, list | tuple) else [int(value)]
-    return sizes * axes if len(sizes) == 1 else sizes
 
 
 _TABLE: list[tuple[set[str], Callable[[GraphView, fx.Node, fx.Node], list[Description]]]] = [

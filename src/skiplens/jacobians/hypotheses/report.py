@@ -104,34 +104,26 @@ TOLD = 2  # hypotheses that fail, in the sentence; the table has all
 
 def convergence_section(reading: HypothesesReading) -> Section:
     """One row a hypothesis, and what follows."""
-    return Section(
-        anchor=reading.kind,
-        title="Convergence",
-        sentence=convergence_sentence(reading),
-        facts=(
-            ("loss", reading.loss),
-            ("hypotheses that hold", str(reading.verdicts.count("holds"))),
-            ("that fail", str(len(reading.failing))),
-            ("that cannot be decided", str(len(reading.undecided))),
-        ),
-        rows=tuple(
-            {
-                "hypothesis": row["hypothesis"],
-                "verdict": row["verdict"],
-                "says": row["statement"],
-                "number": _number(row),
-                "where": row["where"] if row["verdict"] != "holds" else "",
-            }
-            for row in reading.rows()
-        ),
-        notes=(
-            MEANING,
-            *reading.notes,
-            *(f"“{row['statement']}” fails. {row['change']}" for row in reading.rows() if row["verdict"] == "fails"),
-        ),
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
+    facts = (
+        ("loss", reading.loss),
+        ("hypotheses that hold", str(reading.verdicts.count("holds"))),
+        ("that fail", str(len(reading.failing))),
+        ("that cannot be decided", str(len(reading.undecided))),
     )
+    rows = tuple(
+        {
+            "hypothesis": row["hypothesis"],
+            "verdict": row["verdict"],
+            "says": row["statement"],
+            "number": _number(row),
+            "where": row["where"] if row["verdict"] != "holds" else "",
+        }
+        for row in reading.rows()
+    )
+    failing = (f"“{row['statement']}” fails. {row['change']}" for row in reading.rows() if row["verdict"] == "fails")
+    told = (convergence_sentence(reading), facts, rows, (MEANING, *reading.notes, *failing))
+    origin = provenance_of(reading)
+    return Section(reading.kind, "Convergence", *told, figures=drawn(reading, FIGURES), provenance=origin)
 
 
 def convergence_sentence(reading: HypothesesReading) -> str:

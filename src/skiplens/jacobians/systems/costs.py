@@ -11,16 +11,14 @@ from torch.nn import functional as F
 from skiplens.base.axes import Float, Int
 from skiplens.base.errors import InvalidInputError
 
-RATIO_PEAK = 0.814528755178133
-"""Twice the largest (1 − e^(−c))²/c, attained at c = 1.25643."""
+RATIO_PEAK = 0.814528755178133  # twice the largest (1 − e^(−c))²/c, attained at c = 1.25643
 
 
 class Cost(ABC):
     """γ(Z): convex, with infimum 0 over all Z."""
 
     name: str
-    targets: Tensor
-    """What is wanted; its last axis are the samples."""
+    targets: Tensor  # what is wanted; its last axis are the samples
 
     @property
     def samples(self) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.jacobians.systems.layer import Certificate, DataBound, Inputs, Layer, OfLayers, Outputs, Weights, product
 
 
@@ -102,9 +102,7 @@ class FixedLinear(Layer):
         return Certificate(product(gain, bound.frobenius), 0.0, gain, 0.0, 0.0, 0.0)
 
 
-SILU_SLOPE = 1.0998393201289
-"""The largest slope of x · sigmoid(x), at x = 2.3994 (rounded up in the last digit)."""
-
+SILU_SLOPE = 1.0998393201289  # the largest slope of x · sigmoid(x), at x = 2.3994 (rounded up in the last digit)
 GELU_SLOPE = 0.5 * (1 + math.erf(1.0)) + math.exp(-1.0) / math.sqrt(math.pi)
 """Φ(√2) + √2 φ(√2), the slope of GELU where its curvature changes sign."""
 
@@ -157,8 +155,7 @@ class SkipMap:
     @classmethod
     def of_matrix(cls, matrix: Float[Tensor, "outputs inputs"]) -> "SkipMap":
         """The skip map of a matrix, with its measured singular values."""
-        if matrix.numel() == 0:
-            raise InvalidInputError(f"A skip map of shape {tuple(matrix.shape)} has no outputs or no inputs.")
+        refuse_if(matrix.numel() == 0, f"A skip map of shape {tuple(matrix.shape)} has no outputs or no inputs.")
         values = torch.linalg.svdvals(matrix)
         return cls(matrix.shape[0], matrix.shape[1], float(values[-1]), float(values[0]), matrix)
 

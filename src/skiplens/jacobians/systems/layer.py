@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 
 Weights = Float[Tensor, " params"]
 Inputs = Float[Tensor, "inputs samples"]
@@ -174,8 +174,7 @@ class Composition(OfLayers):
 
     def __post_init__(self) -> None:
         """Refuse layers that do not fit together."""
-        if not self.layers:
-            raise InvalidInputError("A composition of no layers was asked for; give at least one layer.")
+        refuse_if(not self.layers, "A composition of no layers was asked for; give at least one layer.")
         for before, after in pairwise(self.layers):
             if before.outputs != after.inputs:
                 raise InvalidInputError(
@@ -234,9 +233,7 @@ def product(*factors: float) -> float:
 
 def _largest_eigenvalue(a: float, b: float, c: float) -> float:
     """Of [[a, b], [b, c]]."""
-    if not math.isfinite(a + b + c):
-        return math.inf
-    return (a + c) / 2 + math.hypot((a - c) / 2, b)
+    return (a + c) / 2 + math.hypot((a - c) / 2, b) if math.isfinite(a + b + c) else math.inf
 
 
 def _require_data(layer: Layer, weights: Tensor, data: Tensor) -> None:

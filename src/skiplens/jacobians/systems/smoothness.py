@@ -154,8 +154,7 @@ def _literal(cost: Cost, certificates: Sequence[Certificate], sublevel: float) -
 
 
 DENSE_PARAMETERS = 256
-SAFETY = 1.9
-"""Steps are this number over a smoothness; from 2 on they may go up."""
+SAFETY = 1.9  # steps are this number over a smoothness; from 2 on they may go up
 
 
 def local_smoothness(loss: TrainingLoss, parameters: Float[Tensor, " params"], generator: torch.Generator) -> float:

@@ -84,8 +84,7 @@ class Draws:
         """Upper triangular T with TᵀT of the law of GᵀG, G normal with `degrees` rows (Bartlett's decomposition)."""
         p = self.inputs
         rows = torch.arange(p, device=self.generator.device)
-        upper = self.normal(p).triu(1) * (rows < degrees)[:, None]
-        return upper + torch.diag_embed(self.chi(degrees - rows))
+        return self.normal(p).triu(1) * (rows < degrees)[:, None] + torch.diag_embed(self.chi(degrees - rows))
 
 
 def draw_layer(preactivation_factor: Tensor, width: int, draws: Draws) -> GatedLayer:

@@ -14,7 +14,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.errors import InvalidInputError, pick, refuse_if
 
 Number = int | float | Fraction
 
@@ -89,9 +89,7 @@ def trained_layers(network: Network, trained: str) -> range:
 
 def trained_ends(trained: str) -> tuple[bool, bool]:
     """Whether the first layer Wˢ counts as trained, and whether the last layer Wᶠ does."""
-    if trained not in _TRAINED:
-        raise InvalidInputError(f"trained={trained!r} is not known. {did_you_mean(str(trained), _TRAINED)}")
-    return _TRAINED[trained]
+    return pick(_TRAINED, trained, f"trained={trained!r} is not known.")
 
 
 def as_written(number: Number) -> Fraction:
@@ -111,8 +109,7 @@ def exp_or_infinity(exponent: float) -> float:
 
 def require_layer(network: Network, layer: int, source: int | None) -> None:
     """Refuse a layer outside 1…depth, and a source that this layer does not read."""
-    if not 1 <= layer <= network.depth:
-        raise InvalidInputError(f"layer must be between 1 and the depth {network.depth}, got {layer}.")
+    refuse_if(not 1 <= layer <= network.depth, f"layer must be between 1 and the depth {network.depth}, got {layer}.")
     if source is not None and not isinstance(network, DenseNet):
         raise InvalidInputError(f"Only a DenseNet has one matrix per source; leave source out, got {source}.")
     if source is not None and not 0 <= source < layer:
@@ -133,9 +130,7 @@ class WeightLaw:
 
 def weight_law(name: str) -> WeightLaw:
     """The law called ``"gaussian"``, ``"uniform"``, ``"rademacher"`` or ``"laplace"``."""
-    if name not in _LAWS:
-        raise InvalidInputError(f"There is no weight law {name!r}. {did_you_mean(str(name), _LAWS)}")
-    return _LAWS[name]
+    return pick(_LAWS, name, f"There is no weight law {name!r}.")
 
 
 def _laplace(out: Tensor, generator: torch.Generator) -> Tensor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import refuse_if
 from skiplens.kernels.finite_width import networks
 from skiplens.kernels.finite_width.moments import kernel_moments, log_growth, mean_over_growth
 from skiplens.kernels.finite_width.networks import DenseNet, Network, Number, ResNet, Vanilla, exact_gain
@@ -136,8 +136,7 @@ def resnet_scaled_variance(growth: Number) -> float:
 
     First and last layer (frozen, but random) give 2 each, the blocks 8c/3.
     """
-    if growth < 0:
-        raise InvalidInputError(f"growth must not be negative, got {growth}; it is c in branch_scale^m = c/depth.")
+    refuse_if(growth < 0, f"growth must not be negative, got {growth}; it is c in branch_scale^m = c/depth.")
     return 4 + 8 * growth / 3
 
 

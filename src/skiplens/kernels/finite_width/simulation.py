@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.kernels.finite_width.networks import (
     DenseNet,
@@ -156,8 +156,7 @@ class Simulation:
             single_sources: Of a DenseNet: take every matrix W^{l,h} for itself instead of whole layers W^l.
         """
         unit_inputs(inputs)
-        if len(inputs) != 1:
-            raise InvalidInputError(f"Single matrices are looked at for one input at a time, got {len(inputs)} inputs.")
+        refuse_if(len(inputs) != 1, f"Single matrices are looked at for one input at a time, got {len(inputs)} inputs.")
         if single_sources and not isinstance(self.network, DenseNet):
             raise InvalidInputError("Only a DenseNet has one matrix per source; leave single_sources out.")
         parts = [_matrix_samples(drawn, inputs, single_sources) for drawn in self._draw(inputs, networks, generator)]
@@ -314,8 +313,7 @@ def _readout(drawn: ExplicitNetworks, run: _Run) -> Tensor:
 
 def estimate(draws: Tensor) -> Estimate:
     """The mean over the first axis and its standard error, in float64."""
-    if len(draws) < 2:
-        raise InvalidInputError(f"A standard error needs at least 2 draws, got {len(draws)}. Draw more networks.")
+    refuse_if(len(draws) < 2, f"A standard error needs at least 2 draws, got {len(draws)}. Draw more networks.")
     draws = draws.double()
     return Estimate(draws.mean(0), draws.std(0) / len(draws) ** 0.5)
 
@@ -345,7 +343,6 @@ def require_same_device(inputs: Tensor, generator: torch.Generator) -> None:
 
 def chunks(networks: int, largest: int) -> list[int]:
     """`networks` cut into equal chunks of at most `largest`."""
-    if networks < 1:
-        raise InvalidInputError(f"networks must be at least 1, got {networks}.")
+    refuse_if(networks < 1, f"networks must be at least 1, got {networks}.")
     pieces = -(-networks // largest)
     return [networks // pieces + (piece < networks % pieces) for piece in range(pieces)]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.graph.operations import REARRANGING, operation
 from skiplens.kernels.limit.combine import moved
 from skiplens.kernels.limit.draws import root_of
@@ -43,8 +43,7 @@ def _attention(  # noqa: PLR0913 - the arguments of torch
         kinds = [{kind for kind, _ in axis} for axis in signal.moments.axes] if isinstance(signal, Signal) else [set()]
         if kinds[0] != {"s"} or kinds[-2:] != [{"p"}, {"c"}] or len(signal.moments.grid) != 1:
             raise InvalidInputError("queries, keys and values must be (samples, heads, positions, coordinates)")
-    if dropout_p:
-        raise InvalidInputError("dropout of attention weights has no rule yet; set it to 0")
+    refuse_if(dropout_p, "dropout of attention weights has no rule yet; set it to 0")
     mask = _mask(value.moments, attn_mask, is_causal)
     size = node.all_input_nodes[0].meta["val"].shape[-1]
     scale = size**-0.5 if scale is None else scale
@@ -57,8 +56,7 @@ def _attention(  # noqa: PLR0913 - the arguments of torch
         logits = [scale * size * block if tied else torch.zeros_like(block) for block in query.moments.second[1:]]
         weights = [torch.softmax(block + mask, dim=-1) for block in logits]
         return moved(value, lambda inside: _weighted(inside, weights, needs), linear=True)
-    if tied:
-        raise InvalidInputError("logits of equal queries and keys grow with the root of the width; divide them by it")
+    refuse_if(tied, "logits of equal queries and keys grow with the root of the width; divide them by it")
     for signal in (query, key):
         if not isinstance(signal, Unit) or not signal.gaussian:
             raise InvalidInputError("its queries and keys must come from matrices, so that logits are Gaussian")

@@ -11,24 +11,9 @@ import torch
 from torch import Tensor
 
 from skiplens.base.errors import InvalidInputError
+from skiplens.kernels.limit import signals
 from skiplens.kernels.limit.gaussian import expanded, piecewise_linear
-from skiplens.kernels.limit.signals import (
-    DEPENDENT,
-    Concatenation,
-    Data,
-    Mixed,
-    Moments,
-    Pair,
-    Several,
-    Signal,
-    Unit,
-    correlated,
-    covariance,
-    dependent,
-    pair_of_several,
-    paired_data,
-    weighted_sum,
-)
+from skiplens.kernels.limit.signals import Concatenation, Data, Mixed, Moments, Pair, Several, Signal, Unit, dependent
 
 
 def several(signal: Signal) -> Several | None:
@@ -78,15 +63,15 @@ def pairing(one: Signal, other: Signal) -> Moments | None:
     if one is other:
         return left
     if isinstance(one, Unit) and isinstance(other, Unit):
-        if (joint := covariance(one, other)) is not None:
+        if (joint := signals.covariance(one, other)) is not None:
             return _pair_of_units(one, other, joint)
     elif isinstance(one, Data) and isinstance(other, Data) and one.left.shape[1:] == other.left.shape[1:]:
-        return paired_data(one, other)
+        return signals.paired_data(one, other)
     elif dependent(left, right):
         a, b = several(one), several(other)
         if a is None or b is None:
-            raise InvalidInputError(DEPENDENT)
-        return replace(pair_of_several(a, b)[0], mean=(0.0, 0.0))
+            raise InvalidInputError(signals.DEPENDENT)
+        return replace(signals.pair_of_several(a, b)[0], mean=(0.0, 0.0))
     products = left.outer(left.mean, right.mean)
     if not any(isinstance(part, Tensor) or part for part in products):
         return None
@@ -98,13 +83,13 @@ def pairing(one: Signal, other: Signal) -> Moments | None:
 def _pair_of_units(one: Unit, other: Unit, joint: Moments) -> Moments:
     """Of functions of one Gaussian variable each."""
     if one.gaussian and other.gaussian:
-        return weighted_sum([(one.scale * other.scale, joint)])
+        return signals.weighted_sum([(one.scale * other.scale, joint)])
     (a, b), (c, d), second = one.latent.variances, other.latent.variances, list[Any]()
     for block, ends in zip(joint.second, ((a, d), (a, c), (b, d)), strict=True):
         if block is None:
             second.append(None)
             continue
-        (rows, columns), rho = correlated(block, ends, len(joint.grid))
+        (rows, columns), rho = signals.correlated(block, ends, len(joint.grid))
         if one.slope is None or other.slope is None:
             found = expanded(rho, rows, columns, one.plain, other.plain)[0]
         else:
@@ -155,7 +140,7 @@ def sum_of(one: Signal, other: Signal) -> Signal:
             return replace(one, scale=one.scale + other.scale)
         return Unit(one.latent, None, lambda z: one(z) + other(z), terms=one.terms)
     parts = one.moments, other.moments, pairing(one, other), pairing(other, one)
-    total = weighted_sum([(1.0, part) for part in parts if part is not None])
+    total = signals.weighted_sum([(1.0, part) for part in parts if part is not None])
     if isinstance(one, Unit) and isinstance(other, Unit) and one.gaussian and other.gaussian:
         terms = [(unit.scale * factor, source) for unit in (one, other) for factor, source in unit.terms]
         return Unit(total, terms=tuple(terms) if one.terms and other.terms else ())

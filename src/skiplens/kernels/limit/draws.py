@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.kernels.limit.gaussian import LARGEST_ERROR
 
 POINTS, FEWER, NETS = 512, 128, 8  # of one net; for all pairs of positions; nets
@@ -41,8 +41,7 @@ def drawn(covariance: Float[Tensor, "pairs variables variables"], one: Side, oth
     placed = [(part.to(roots), place.to(roots)) for part, place in nets]
     wanted = len(roots) * len(placed[0][0]) * NETS * roots.shape[-1]
     MOST_DRAWN.set(MOST_DRAWN.get() - wanted)
-    if MOST_DRAWN.get() < 0:
-        raise InvalidInputError(f"it would take too long: a mean over {wanted:,} numbers")
+    refuse_if(MOST_DRAWN.get() < 0, f"it would take too long: a mean over {wanted:,} numbers")
     step, found = max(1, _AT_ONCE // (len(placed[0][0]) * roots.shape[-1])), []
     for start in range(0, len(roots), step):
         some = slice(start, start + step)
@@ -86,8 +85,7 @@ def _means(roots: Tensor, net: tuple[Tensor, Tensor], one: Side, other: Side, so
     f, of_f = values_of(one, drawn[: len(one[0].latents)], places, some)
     g, of_g = values_of(other, drawn[len(one[0].latents) :], places, some)
     slopes = torch.einsum("inp,jnp->nij", of_f, of_g) / len(places)
-    squares = (part.square().mean(dim=-1).view(-1, len(f)).amax(dim=0) for part in (f, g, of_f, of_g))
-    a, b, c, d = squares
+    a, b, c, d = (part.square().mean(dim=-1).view(-1, len(f)).amax(dim=0) for part in (f, g, of_f, of_g))
     return (f * g).mean(dim=1), f.mean(dim=1), g.mean(dim=1), slopes, (a * b).sqrt(), (c * d).sqrt()
 
 

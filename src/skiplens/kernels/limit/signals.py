@@ -16,16 +16,10 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.kernels.limit import gaussian
 from skiplens.kernels.limit.draws import FEWER, POINTS, Drawn, Recipe, drawn
-from skiplens.kernels.limit.gaussian import (
-    LARGEST_ERROR,
-    Expectations,
-    bend_blocks,
-    expanded,
-    piecewise_linear,
-    sinusoid,
-)
+from skiplens.kernels.limit.gaussian import LARGEST_ERROR, Expectations, bend_blocks, expanded, piecewise_linear
 
 Pair = tuple[Any, ...]  # for the inputs x, (samples, 1, *grid), and y, (1, other samples, *grid); or a number twice
 Triple = tuple[Any, ...]  # blocks of the pairs (x, y), (x, x) and (y, y); None where nothing will read it
@@ -276,7 +270,7 @@ class Unit:
         if self.function is None:
             return piecewise_linear(rho, rows, columns, self.slope or 0.0), 0.0
         if self.wave:
-            return sinusoid(rho, rows, columns, *self.wave), 0.0
+            return gaussian.sinusoid(rho, rows, columns, *self.wave), 0.0
         return expanded(rho, rows, columns, self.function)
 
     def plain(self, z: Tensor) -> Tensor:
@@ -294,8 +288,7 @@ def covariance(one: Unit, other: Unit) -> Moments | None:
         return one.latent
     if not dependent(one.latent, other.latent):
         return None
-    if not one.terms or not other.terms:
-        raise InvalidInputError(DEPENDENT)
+    refuse_if(not one.terms or not other.terms, DEPENDENT)
     pairs = [(a * b, p.covariance(q)) for a, p in one.terms for b, q in other.terms]
     found = [(factor, part) for factor, part in pairs if part is not None]
     return weighted_sum(found) if found else None

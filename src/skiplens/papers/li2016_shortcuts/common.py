@@ -46,8 +46,7 @@ def whitened_digits(source: Source = "mnist", samples: int | None = None) -> tup
     except DataError as error:
         raise DataError(f"{error}\nOr fetch it: skiplens data get mnist. Then give the same command again.") from error
     images, labels = digits.images[:samples], digits.labels[:samples]
-    targets = torch.nn.functional.one_hot(labels, WIDTH).double()
-    return fit_whitening(images, WIDTH)(images), targets
+    return fit_whitening(images, WIDTH)(images), torch.nn.functional.one_hot(labels, WIDTH).double()
 
 
 @cache

@@ -75,8 +75,7 @@ def norm_history(settings: NormHistory) -> dict[str, Tensor]:
         run = train_linear_networks(starts, rates, moments, plan, Units(family.branch_depth, family.shortcut))
     else:
         inputs, targets = common.whitened_digits(settings.source, settings.samples)
-        data = (inputs.float(), targets.float())
-        run = train_rectified_networks(starts.float(), rates.float(), data, plan)
+        run = train_rectified_networks(starts.float(), rates.float(), (inputs.float(), targets.float()), plan)
     return {"epoch": run.epochs, "norm": run.mean_norm_history.double(), "loss": run.loss_history.double()}
 
 

@@ -285,8 +285,7 @@ DROP = common.WIDTH * (common.WIDTH + 1) // 2
 
 def lost(readings: Readings, index: Tensor) -> Tensor:
     """How many negative eigenvalues fewer than half of all there are."""
-    params = values(readings, "depth")[0] * common.WIDTH**2
-    return (0.5 - index) * params
+    return (0.5 - index) * (values(readings, "depth")[0] * common.WIDTH**2)
 
 
 @_claim("Figure 6 left", "> 0 at every loss")

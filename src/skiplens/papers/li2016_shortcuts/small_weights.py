@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import DidNotConverge, InvalidInputError
+from skiplens.base.errors import DidNotConverge, InvalidInputError, refuse_if
 
 _FIT = 1e-9  # the construction is exact; rounding leaves less than this unless it is magnified
 _SMALLEST = 1e-6  # distance of points below which the margin rho²/8 of a unit comes near to float64's rounding
@@ -21,6 +21,8 @@ _ROWS_AT_ONCE = 2**22  # entries of a block of distances: 32 MiB
 _OPPOSITE = 1e-12  # sine of an angle that counts as straight on: its direction would be rounding
 
 UnitKind = Literal["saturated", "printed"]
+Point = Float[Tensor, " width"]
+Points = Float[Tensor, "samples width"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ class SmallWeightNetwork:
             b[:] = b[:, :1]  # lemma 1 prints a scalar, added to every hidden neuron; the others have no way out
         return W_1, b, W_2
 
-    def __call__(self, inputs: Float[Tensor, "samples width"]) -> Float[Tensor, "samples width"]:
+    def __call__(self, inputs: Points) -> Points:
         """The outputs of the network."""
         width = self.sources.shape[1]
         if inputs.ndim != 2 or inputs.shape[1] != width:
@@ -103,7 +105,7 @@ class Interpolation:
 
 
 def small_weight_network(
-    inputs: Float[Tensor, "samples width"],
+    inputs: Points,
     targets: Float[Tensor, "targets target_width"],
     step: float | None = None,
     units: int | None = None,
@@ -121,8 +123,7 @@ def small_weight_network(
     if start.shape != end.shape:
         shapes = f"{tuple(start.shape)} and {tuple(end.shape)}"
         raise InvalidInputError(f"Inputs and targets must have the same shape; got {shapes}.")
-    if kind not in ("saturated", "printed"):
-        raise InvalidInputError(f"kind must be saturated or printed; got {kind!r}.")
+    refuse_if(kind not in ("saturated", "printed"), f"kind must be saturated or printed; got {kind!r}.")
     rho = require_separated(start, end) if len(start) > 1 else 2.0
     paths = []
     for sample in range(len(start)):  # those before it are at their targets by then, those after it at home
@@ -148,8 +149,7 @@ def _counts(lengths: Tensor, step: float | None, units: int | None) -> list[int]
     if (step is None) == (units is None):
         raise InvalidInputError(f"Give either the longest step or the number of units; got step={step}, units={units}.")
     if step is not None:
-        if not (math.isfinite(step) and step > 0):
-            raise InvalidInputError(f"The step must be a positive length; got {step!r}.")
+        refuse_if(not (math.isfinite(step) and step > 0), f"The step must be a positive length; got {step!r}.")
         return torch.ceil(lengths / step).long().tolist()
     assert units is not None
     moving = int((lengths > 0).sum())
@@ -184,20 +184,14 @@ def units_bound(samples: int, separation: float, step: float) -> int:
     return samples * math.ceil(length_bound(samples, separation) / step)
 
 
-def surrogate_targets(
-    inputs: Float[Tensor, "samples width"],
-    targets: Float[Tensor, "samples width"],
-    distance: float,
-    generator: torch.Generator,
-) -> Float[Tensor, "samples width"]:
+def surrogate_targets(inputs: Points, targets: Points, distance: float, generator: torch.Generator) -> Points:
     """Unit vectors within `distance` of the targets, pairwise distinct and off the inputs.
 
     A network that reaches them is within `distance`²/2 of zero loss. Each label's samples are laid out like the seeds
     of a sunflower around it, in a random plane; of several layouts the one with the largest separation is taken.
     """
     start, labels = unit_points(inputs, "inputs"), unit_points(targets, "targets")
-    if not 0 < distance < 1:
-        raise InvalidInputError(f"The distance of surrogates must lie between 0 and 1; got {distance!r}.")
+    refuse_if(not 0 < distance < 1, f"The distance of surrogates must lie between 0 and 1; got {distance!r}.")
     layouts = [_layout(labels, distance, generator) for _ in range(32)]
     return max(layouts, key=lambda layout: separation(start, layout).distance)
 
@@ -226,7 +220,7 @@ class Separation(NamedTuple):
     second: str
 
 
-def separation(inputs: Float[Tensor, "samples width"], targets: Float[Tensor, "samples width"]) -> Separation:
+def separation(inputs: Points, targets: Points) -> Separation:
     """The smallest distance rho between any two inputs, two targets, or an input and another sample's target.
 
     A sample's own input and target may be near: it only has to walk from one to the other.
@@ -245,7 +239,7 @@ def separation(inputs: Float[Tensor, "samples width"], targets: Float[Tensor, "s
     return Separation(best, first_name, second_name)
 
 
-def unit_points(points: Float[Tensor, "samples width"], name: str) -> Float[Tensor, "samples width"]:
+def unit_points(points: Points, name: str) -> Points:
     """The points in float64 on the unit sphere, refused unless they are finite, on it, and in three dimensions."""
     if points.ndim != 2 or len(points) == 0 or not points.is_floating_point():
         raise InvalidInputError(
@@ -266,7 +260,7 @@ def unit_points(points: Float[Tensor, "samples width"], name: str) -> Float[Tens
     return points.double() / norms
 
 
-def require_separated(inputs: Float[Tensor, "samples width"], targets: Float[Tensor, "samples width"]) -> float:
+def require_separated(inputs: Points, targets: Points) -> float:
     """The separation rho, refused if two points of different samples coincide."""
     found = separation(inputs, targets)
     if found.distance >= _SMALLEST:
@@ -291,7 +285,7 @@ class SpherePath:
     starts: Float[Tensor, "arcs width"]
     sides: Float[Tensor, "arcs width"]
     angles: Float[Tensor, " arcs"]
-    end: Float[Tensor, " width"]
+    end: Point
 
     @property
     def length(self) -> float:
@@ -311,12 +305,7 @@ class SpherePath:
         return points
 
 
-def sphere_path(
-    start: Float[Tensor, " width"],
-    end: Float[Tensor, " width"],
-    obstacles: Float[Tensor, "others width"],
-    cap_angle: float,
-) -> SpherePath:
+def sphere_path(start: Point, end: Point, obstacles: Float[Tensor, "others width"], cap_angle: float) -> SpherePath:
     """The shortest great arc from `start` to `end`, with a detour along the edge of every cap it would cross.
 
     The caps around the obstacles have the half-angle `cap_angle`; they must not overlap nor hold start or end.

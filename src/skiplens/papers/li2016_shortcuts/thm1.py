@@ -102,8 +102,7 @@ def one_step(settings: OneStep) -> dict[str, Tensor]:
     W_1[0] = c * A[0]
     W_2[:, 0] = math.sqrt(8 / delta) / rho * (goal - A[0])
     b = torch.full((settings.width,), c * (rho**2 / 8 - 1), dtype=torch.float64)
-    expected = torch.cat([goal[None], A[1:]])
-    error = (A + torch.relu(A @ W_1.T + b) @ W_2.T - expected).abs().max()
+    error = (A + torch.relu(A @ W_1.T + b) @ W_2.T - torch.cat([goal[None], A[1:]])).abs().max()
     norms = torch.stack([W_1.norm(), W_2.norm()])
     return {"error": error, "norm_error": (norms / c - 1).abs().max(), "separation": torch.tensor(rho)}
 

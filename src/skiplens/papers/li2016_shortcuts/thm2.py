@@ -10,16 +10,9 @@ from skiplens.base.axes import Float
 from skiplens.base.settings import option
 from skiplens.linalg.second_moments import SecondMoments
 from skiplens.papers import statistics
-from skiplens.papers.li2016_shortcuts import common
+from skiplens.papers.li2016_shortcuts import common, hessian
 from skiplens.papers.li2016_shortcuts.common import Source
-from skiplens.papers.li2016_shortcuts.hessian import (
-    BranchActivations,
-    ToeplitzBlocks,
-    exact,
-    linear_hessian,
-    shortcut_units,
-    spectrum_of,
-)
+from skiplens.papers.li2016_shortcuts.hessian import BranchActivations, ToeplitzBlocks, exact, linear_hessian
 from skiplens.papers.li2016_shortcuts.hessian.at_zero import near_zero_rectified_spectrum, two_shortcut_unit
 from skiplens.papers.statistics import Band, Readings, against, decide, decide_correction, over_seeds, stacked, values
 from skiplens.papers.study import Item, Judgement, Preset, claim
@@ -184,7 +177,7 @@ def digit_spectrum(settings: DigitSpectrum) -> dict[str, Tensor]:
     moments = common.digit_moments(settings.source)
     moments = SecondMoments(signs[:, None] * moments.inputs * signs, moments.cross * signs, moments.target_power)
     weights = torch.zeros(settings.depth, common.WIDTH, common.WIDTH, dtype=torch.float64)
-    spectrum = spectrum_of(linear_hessian(shortcut_units(weights, settings.branch_depth), moments))
+    spectrum = hessian.spectrum_of(linear_hessian(hessian.shortcut_units(weights, settings.branch_depth), moments))
     return common.scalars(
         largest=spectrum.largest,
         smallest=spectrum.smallest,

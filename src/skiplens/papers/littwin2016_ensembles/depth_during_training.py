@@ -218,13 +218,12 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
         name = f"{network}, {'batch norm' if normalised else 'no batch norm'}, {images}"
         depths += curve(found[0]["step"], stacked(found, "mean_depth"), name, index)
         spectra.append(_spectrum(found, f"{network}_{'scaled' if normalised else 'plain'}_{images}", name))
-    depth = statistics.figure(
-        ("depth", "Mean depth during training"),
+    words = ("depth", "Mean depth during training")
+    caption = (
         "How many branches the energy of the logits passes on average; means over seeds with standard "
-        "deviations. The conv net gets deeper, the dense one with batch norm shallower.",
-        ("steps", "mean depth (branches)"),
-        depths,
+        "deviations. The conv net gets deeper, the dense one with batch norm shallower."
     )
+    depth = statistics.figure(words, caption, ("steps", "mean depth (branches)"), depths)
     return (depth, *spectra) if spectra else ()
 
 

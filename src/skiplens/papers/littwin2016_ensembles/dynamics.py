@@ -8,19 +8,17 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass
 from skiplens.paths.weights import check_positive
 from skiplens.readings.reading import Provenance
 from skiplens.report.during_training.depth_reading import DepthHistory
 
+Gradient = Float[Tensor, " params"]
+
 
 def layer_scale_increment(
-    short: Float[Tensor, " params"],
-    long: Float[Tensor, " params"],
-    layer_scale: float,
-    learning_rate: float,
-    skipped: bool,
+    short: Gradient, long: Gradient, layer_scale: float, learning_rate: float, skipped: bool
 ) -> Float[Tensor, ""]:
     """|λ_new| − |λ| after one step on the weights and then one on λ, up to O(μ³) (theorem 3).
 
@@ -28,8 +26,7 @@ def layer_scale_increment(
     μ² ‖g_m + g_p‖²/|λ|, if L_m + L_p = 0, never negative. For a layer that the short paths skip: μ² (g_m·g_p +
     ‖g_p‖²)/|λ|, if L_p = 0; ‖g_p‖ > ‖g_m‖ is enough for growth, not needed.
     """
-    if layer_scale == 0:
-        raise InvalidInputError("The layer's scale must not be 0: its sign, and so its growth, is undefined there.")
+    refuse_if(layer_scale == 0, "The layer's scale must not be 0: its sign, and so its growth, is undefined there.")
     total = short + long
     drive = total @ (long if skipped else total)
     return learning_rate**2 * drive / abs(layer_scale)

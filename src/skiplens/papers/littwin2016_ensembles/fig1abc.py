@@ -92,17 +92,14 @@ def draw_histogram(readings: Readings) -> tuple[Figure, ...]:
     beta, depth = reading.setting("depth_ratio"), reading.setting("depth")
     panel = "abc"[RATIOS.index(beta)]
     peak = int(reading["weight"].argmax()) + 1
-    drawn = figure(
-        ("histogram", f"Figure 1{panel}: path weights, β = {beta:g}, p = {depth}"),
-        f"Paths of length {peak} weigh most; the line is βp/(1+β) = {depth * beta / (1 + beta):.1f}.",
-        ("path length r", "weight ε_r"),
-        (
-            # A bar for length 0, which no path has, so that bars stand at their lengths.
-            Bars(tuple(map(str, range(depth + 1))), (0.0, *numbers(reading["weight"])), "ε_r"),
-            Reference(depth * beta / (1 + beta), "βp/(1+β)", axis="x"),
-        ),
+    words = ("histogram", f"Figure 1{panel}: path weights, β = {beta:g}, p = {depth}")
+    caption = f"Paths of length {peak} weigh most; the line is βp/(1+β) = {depth * beta / (1 + beta):.1f}."
+    marks = (
+        # A bar for length 0, which no path has, so that bars stand at their lengths.
+        Bars(tuple(map(str, range(depth + 1))), (0.0, *numbers(reading["weight"])), "ε_r"),
+        Reference(depth * beta / (1 + beta), "βp/(1+β)", axis="x"),
     )
-    return (drawn,)
+    return (figure(words, caption, ("path length r", "weight ε_r"), marks),)
 
 
 def whole_weights(depth: int, ratio: Fraction, top: int = -1) -> list[int]:

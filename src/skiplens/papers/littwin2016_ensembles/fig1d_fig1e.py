@@ -16,17 +16,7 @@ from skiplens.graph import ResidualNetwork, dissect
 from skiplens.papers import statistics
 from skiplens.papers.littwin2016_ensembles import common
 from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, random_network
-from skiplens.papers.statistics import (
-    Band,
-    Readings,
-    curve,
-    decide,
-    figure,
-    over_seeds,
-    raw_tables,
-    replicated,
-    stacked,
-)
+from skiplens.papers.statistics import Readings, curve, decide, figure, over_seeds, raw_tables, replicated, stacked
 from skiplens.papers.study import Claim, Item, Judgement, Preset, claim, claims
 from skiplens.paths.spectrum import measure
 from skiplens.plots.figure import Figure, Mark, Reference, numbers
@@ -180,9 +170,8 @@ def judge_first_layer(readings: Readings, setting: str) -> Judgement:
     last = along(readings, "scale", setting)[:, -1]
     first, others = last[:, 0], last[:, 1:].mean(1)
     sentence = (
-        "λ_1 at the end minus the mean of the other layers' scales: they end at "
-        f"{float(first.mean()):.2f} and {float(others.mean()):.2f}. The paper says that they differ; we ask for "
-        "more growth of the first."
+        f"λ_1 at the end minus the mean of the other layers' scales: they end at {float(first.mean()):.2f} and "
+        f"{float(others.mean()):.2f}. The paper says that they differ; we ask for more growth of the first."
     )
     return decide(over_seeds(first - others), POSITIVE, sentence)
 
@@ -215,7 +204,7 @@ def _recursion(readings: Readings) -> Judgement:
         (squares[:, -1] - squares[:, 0]) / (squares.shape[1] - 1)
         for squares in (stacked(readings, "mean_square", "moments", scaling=name) for name in ("uncentred", "centred"))
     )
-    band = Band.around(1.0, 0.3)
+    band = statistics.Band.around(1.0, 0.3)
     return statistics.decide_correction(
         (over_seeds(literal), band),
         (over_seeds(centred), band),

@@ -315,19 +315,18 @@ def draw_fig1f(readings: Readings) -> tuple[Figure, ...]:
     ratios, printed = numbers(found["depth_ratio"]), found["printed_with_linear"]
     # where equation 31 is wrong, down to where it would leave the figure
     wrong = printed.masked_fill((printed >= 0) | (printed < -0.3), float("nan"))
-    theory = statistics.figure(
-        ("complexity", f"Figure 1f: complexity of critical points of finite index, p = {DEPTH}"),
+    words = ("complexity", f"Figure 1f: complexity of critical points of finite index, p = {DEPTH}")
+    caption = (
         "θ grows with β towards that of a conventional network (grey). Without paths of length 1, as in the "
-        "paper's section 5; with them θ is 0 below β ≈ 1/p, where equation 31 would be negative.",
-        ("β", "θ = lim (1/Λ) log E Crt"),
-        (
-            Line(ratios, numbers(found["complexity"]), "without paths of length 1"),
-            Line(ratios, numbers(found["complexity_with_linear"]), "with them", dashed=True),
-            Line(ratios, numbers(wrong), "with them, Eq. 31 as printed"),
-            Reference(equation_31(DEPTH - 1), "conventional network"),
-        ),
-        log="x",
+        "paper's section 5; with them θ is 0 below β ≈ 1/p, where equation 31 would be negative."
     )
+    marks = (
+        Line(ratios, numbers(found["complexity"]), "without paths of length 1"),
+        Line(ratios, numbers(found["complexity_with_linear"]), "with them", dashed=True),
+        Line(ratios, numbers(wrong), "with them, Eq. 31 as printed"),
+        Reference(equation_31(DEPTH - 1), "conventional network"),
+    )
+    theory = statistics.figure(words, caption, ("β", "θ = lim (1/Λ) log E Crt"), marks, log="x")
     places, minima, expected = _by_ratio(readings)
     counted = statistics.figure(
         ("counted", "Minima counted in sampled spin glasses, p = 10, two spins"),
@@ -342,16 +341,14 @@ def draw_fig1f(readings: Readings) -> tuple[Figure, ...]:
 def draw_thm5(readings: Readings) -> tuple[Figure, ...]:
     """Random and climbing mixtures against the pure model, and counts with and without shortcuts."""
     orders, climbed = against(readings, "climbed", "order", climbs)
-    mixtures = statistics.figure(
-        ("mixtures", "Theorem 5: which mixtures maximise the complexity"),
-        "Mixtures that climb end at the pure model, and the best of 1000 random ones stay below it.",
-        ("highest order p", "θ"),
-        (
-            Line(numbers(orders), numbers([equation_31(order - 1) for order in orders]), "pure model"),
-            statistics.mean_points(orders, climbed, "climbed"),
-            statistics.mean_points(orders, against(readings, "random", "order", climbs)[1], "best of random mixtures"),
-        ),
+    words = ("mixtures", "Theorem 5: which mixtures maximise the complexity")
+    caption = "Mixtures that climb end at the pure model, and the best of 1000 random ones stay below it."
+    marks = (
+        Line(numbers(orders), numbers([equation_31(order - 1) for order in orders]), "pure model"),
+        statistics.mean_points(orders, climbed, "climbed"),
+        statistics.mean_points(orders, against(readings, "random", "order", climbs)[1], "best of random mixtures"),
     )
+    mixtures = statistics.figure(words, caption, ("highest order p", "θ"), marks)
     kinds = {"ResNet, β = 1": False, "conventional": True}
     found = [estimate(stacked(readings, "minima", "counts", spins=3, pure=pure)) for pure in kinds.values()]
     errors = numbers([one.standard_error for one in found])

@@ -155,14 +155,12 @@ def draw_lemma4(readings: Readings) -> tuple[Figure, ...]:
     for scaling, name in (("none", "of the weights"), ("centred", "of batch-norm scales")):
         factors, depths = (stacked(readings, array, "spectra", scaling=scaling) for array in ("factor", "mean"))
         marks.append(statistics.mean_points(factors[0], depths, name))
-    measured = statistics.figure(
-        ("scaling", "Lemma 4 measured: a common factor, 10 blocks R(Wx)"),
+    words = ("scaling", "Lemma 4 measured: a common factor, 10 blocks R(Wx)")
+    caption = (
         "Random networks, means with standard errors. A factor of all weights moves the depth from 0 to 10; a "
-        "factor of all batch-norm scales does not move it at all.",
-        ("common factor", "mean depth (branches)"),
-        marks,
-        log="x",
+        "factor of all batch-norm scales does not move it at all."
     )
+    measured = statistics.figure(words, caption, ("common factor", "mean depth (branches)"), marks, log="x")
     return interval, measured
 
 

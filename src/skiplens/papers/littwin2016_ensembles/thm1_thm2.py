@@ -162,8 +162,7 @@ def spectra(settings: Spectra) -> dict[str, Tensor]:
 
 def thm1_runs(preset: Preset, seed: int) -> list[Run]:
     """Peaks against the depth, formulas for them, and spectra of random networks."""
-    depth_ratios = (*RATIOS[:2], 1.0, RATIOS[2], 5.0)
-    by_ratio = [once(peaks, Peaks(depth_ratio=ratio)) for ratio in depth_ratios]
+    by_ratio = [once(peaks, Peaks(depth_ratio=ratio)) for ratio in (*RATIOS[:2], 1.0, RATIOS[2], 5.0)]
     formulas = once(peak_formulas, PeakFormulas(largest=LARGEST[preset]))
     return [*by_ratio, formulas, *_spectra_runs(preset, seed, Spectra())]
 
@@ -296,14 +295,10 @@ def draw_thm1(readings: Readings) -> tuple[Figure, ...]:
         limit = float(limit_fraction(beta))
         ends = numbers([reading["depth"][0], reading["depth"][-1]])
         marks.append(Line(ends, (limit, limit), dashed=True, colour=colour(index)))
+    words = ("peak", "Theorem 1: the most weighted length over the depth")
+    caption = "Each line runs into β/(1+β) (dashed), from which it is never farther than one length."
     return (
-        statistics.figure(
-            ("peak", "Theorem 1: the most weighted length over the depth"),
-            "Each line runs into β/(1+β) (dashed), from which it is never farther than one length.",
-            ("depth p", "argmax ε_r / p"),
-            marks,
-            log="x",
-        ),
+        statistics.figure(words, caption, ("depth p", "argmax ε_r / p"), marks, log="x"),
         _spectrum(readings, "relu", "R(Wx)"),
     )
 
@@ -317,15 +312,13 @@ def draw_thm2(readings: Readings) -> tuple[Figure, ...]:
         marks.append(Line(numbers(depth), numbers(decades), name, colour=colour(index)))
         rate = float(reading["limiting_rate"]) / math.log(10)
         marks.append(Line(numbers(depth), numbers(rate * depth), dashed=True, colour=colour(index)))
+    words = ("tails", "Theorem 2: energy outside ±20 % of the peak")
+    caption = (
+        "How many powers of ten the energy outside the band has fallen: linear in the depth, at the rate "
+        "2 min KL (dashed). At p = 100 and β = 0.1 half of the energy is still outside."
+    )
     return (
-        statistics.figure(
-            ("tails", "Theorem 2: energy outside ±20 % of the peak"),
-            "How many powers of ten the energy outside the band has fallen: linear in the depth, at the rate "
-            "2 min KL (dashed). At p = 100 and β = 0.1 half of the energy is still outside.",
-            ("depth p", "-log10 of the energy outside"),
-            marks,
-            log="xy",
-        ),
+        statistics.figure(words, caption, ("depth p", "-log10 of the energy outside"), marks, log="xy"),
         _spectrum(readings, "relu", "R(Wx)"),
         _spectrum(readings, "two_layer", "V R(Wx)"),
     )

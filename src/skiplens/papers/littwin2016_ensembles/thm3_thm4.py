@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from scipy.optimize import brentq
-from torch import Tensor
+from torch import Generator, Tensor
 
 from skiplens.base import Randomness, option
 from skiplens.base.axes import Float
@@ -53,9 +53,7 @@ def two_path_runs(measure: Callable[[TwoPaths], Any], preset: Preset, seed: int)
     return [run for pair in pairs for run in statistics.replicated(measure, pair, SIZES[preset].replicates, seed)]
 
 
-def for_each_loss(
-    settings: TwoPaths, measure: Callable[[TwoPaths, torch.Generator], dict[str, Tensor]]
-) -> dict[str, Tensor]:
+def for_each_loss(settings: TwoPaths, measure: Callable[[TwoPaths, Generator], dict[str, Tensor]]) -> dict[str, Tensor]:
     """What is measured on each of the losses, one row a loss; every loss has a stream of its own."""
     randomness = Randomness(settings.seed).child(settings.key())
     rows = [measure(settings, randomness.child(number).torch()) for number in range(settings.losses)]
@@ -70,7 +68,7 @@ def two_orders(settings: TwoPaths) -> Mixture:
 
 
 def balanced_point(
-    glass_of: tuple[Mixture, int], factors: Float[Tensor, " orders"], generator: torch.Generator, size: float = 1.0
+    glass_of: tuple[Mixture, int], factors: Float[Tensor, " orders"], generator: Generator, size: float = 1.0
 ) -> tuple[SpinGlass, Float[Tensor, " spins"]]:
     """A spin glass and a point of it where Σ factor_r L_r = 0; a glass whose sum has one sign is drawn again.
 
@@ -85,7 +83,7 @@ def balanced_point(
 
 
 def _zero_on_random_circle(
-    glass: SpinGlass, factors: Tensor, generator: torch.Generator, size: float
+    glass: SpinGlass, factors: Tensor, generator: Generator, size: float
 ) -> Float[Tensor, " spins"] | None:
     """Where Σ factor_r L_r changes sign on a random great circle, to rounding; none if it does not."""
     first, second = (size * point for point in random_points(2, glass.dimension, generator))
@@ -141,7 +139,7 @@ def layer_steps(settings: TwoPaths) -> dict[str, Tensor]:
     return for_each_loss(settings, _layer_steps)
 
 
-def _layer_steps(settings: TwoPaths, generator: torch.Generator) -> dict[str, Tensor]:
+def _layer_steps(settings: TwoPaths, generator: Generator) -> dict[str, Tensor]:
     noise = torch.randn(settings.long, generator=generator, dtype=torch.float64)
     signs = torch.randint(2, (settings.long,), generator=generator) * 2 - 1
     scales = signs * (0.2 * noise).exp()  # around ±1
@@ -150,7 +148,7 @@ def _layer_steps(settings: TwoPaths, generator: torch.Generator) -> dict[str, Te
     return {f"{name}{of}": value for name, values in grown.items() for of, value in values.items()}
 
 
-def _grown(settings: TwoPaths, scales: Tensor, layer: int, generator: torch.Generator) -> dict[str, Tensor]:
+def _grown(settings: TwoPaths, scales: Tensor, layer: int, generator: Generator) -> dict[str, Tensor]:
     """(|λ_new| − |λ|)/μ² at each rate, its leading order, ‖g‖² and ‖g_p‖/‖g_m‖, where ∂L/∂λ was 0."""
     m, p, scale = settings.short, settings.long, scales[layer]
     skipped = layer >= m
@@ -290,7 +288,7 @@ def scale_steps(settings: TwoPaths) -> dict[str, Tensor]:
     return for_each_loss(settings, _scale_step)
 
 
-def _scale_step(settings: TwoPaths, generator: torch.Generator) -> dict[str, Tensor]:
+def _scale_step(settings: TwoPaths, generator: Generator) -> dict[str, Tensor]:
     m, p, mixture = settings.short, settings.long, two_orders(settings)
     size = (0.3 * torch.randn((), generator=generator, dtype=torch.float64)).exp()
     glass, point = balanced_point((mixture, settings.spins), _lengths(mixture), generator, float(size))
@@ -316,7 +314,7 @@ def _scale_step(settings: TwoPaths, generator: torch.Generator) -> dict[str, Ten
     }
 
 
-def _opposed_step(settings: TwoPaths, generator: torch.Generator) -> Tensor:
+def _opposed_step(settings: TwoPaths, generator: Generator) -> Tensor:
     """C ∂L/∂C over μ‖g_m‖² after one step at the smallest rate, from a point with g_p = −κ g_m.
 
     L_p = −κ (w·w₀/‖w₀‖²)^{p−1} g_m·w is homogeneous of degree p and has that gradient at w₀ if L_m(w₀) = 0.
@@ -436,19 +434,18 @@ THM4 = (_equation_25, _equation_45, _dominant, _always, _norm, *_IN_DESCENTS)
 
 def draw_thm4(readings: Readings) -> tuple[Figure, ...]:
     """∂L/∂C over equations 25 and 45 against the learning rate; scale and length in descents."""
+    words = ("leading_order", "Theorem 4: ∂L/∂C after a step over its prediction")
+    caption = (
+        "Means over random spin-glass losses with standard errors over replicates. Equation 25 is the "
+        "leading order; the line printed as equation 45 is not."
+    )
+    marks = (
+        against_rate(readings, "scale_steps", ("slope", "predicted"), "Eq. 25"),
+        against_rate(readings, "scale_steps", ("slope", "printed_as_45"), "Eq. 45 as printed"),
+        Reference(1.0),
+    )
     return (
-        statistics.figure(
-            ("leading_order", "Theorem 4: ∂L/∂C after a step over its prediction"),
-            "Means over random spin-glass losses with standard errors over replicates. Equation 25 is the "
-            "leading order; the line printed as equation 45 is not.",
-            ("learning rate μ", "measured over predicted"),
-            (
-                against_rate(readings, "scale_steps", ("slope", "predicted"), "Eq. 25"),
-                against_rate(readings, "scale_steps", ("slope", "printed_as_45"), "Eq. 45 as printed"),
-                Reference(1.0),
-            ),
-            log="x",
-        ),
+        statistics.figure(words, caption, ("learning rate μ", "measured over predicted"), marks, log="x"),
         _descent(readings, "weight_scale", "change of the weight scale C"),
         _descent(readings, "mean_length", "change of the mean path length"),
     )

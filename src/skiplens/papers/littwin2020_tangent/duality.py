@@ -206,17 +206,14 @@ def draw_fig4(readings: Readings) -> tuple[Figure, ...]:
     """Panels (a) second and (b) fourth moments against depth."""
     depths = values(readings, "depth", "layer")
     moments = [reduced_moments(ResNet(depth, 50, 2, 0.3)) for depth in depths]
-    second = statistics.figure(
-        ("second_moments", "Figure 4a: second moments, ResNet, m = 2, α = 0.3"),
-        "Both second moments lie on one line, which is exact, and grow exponentially with depth.",
-        ("depth L", "second moment"),
-        (
-            mean_points(depths, _by_depth(readings, "jacobian_squared", 1), "‖J^k‖"),
-            mean_points(depths, _by_depth(readings, "output_squared", 1), "‖f_(k)‖"),
-            Line(numbers(depths), numbers([float(moment.second) for moment in moments]), "exact"),
-        ),
-        log="y",
+    words = ("second_moments", "Figure 4a: second moments, ResNet, m = 2, α = 0.3")
+    caption = "Both second moments lie on one line, which is exact, and grow exponentially with depth."
+    marks = (
+        mean_points(depths, _by_depth(readings, "jacobian_squared", 1), "‖J^k‖"),
+        mean_points(depths, _by_depth(readings, "output_squared", 1), "‖f_(k)‖"),
+        Line(numbers(depths), numbers([float(moment.second) for moment in moments]), "exact"),
     )
+    second = statistics.figure(words, caption, ("depth L", "second moment"), marks, log="y")
     exact = torch.tensor([float(moment.fourth) for moment in moments])
     fourth = statistics.figure(
         ("fourth_moments", "Figure 4b: fourth moments, ResNet, m = 2, α = 0.3"),

@@ -255,19 +255,14 @@ def draw_thm5(readings: Readings) -> tuple[Figure, ...]:
         )
     ]
     measured = [variances(readings, architecture="resnet", depth=depth, width=50) for depth in GROWTH_DEPTHS]
-    drawn = figure(
-        ("growth", "Theorem 5: variance, ResNet, α = 0.3, n = 50"),
+    words = ("growth", "Theorem 5: variance, ResNet, α = 0.3, n = 50")
+    caption = (
         "The variance outgrows the order of the main text, whose exponent lacks a factor 2; that of the "
-        "appendix is the right one.",
-        ("depth L", "variance of G(x, x)"),
-        (
-            _points(GROWTH_DEPTHS, measured, "random networks"),
-            Line(numbers(GROWTH_DEPTHS), numbers(exact), "exact"),
-            *printed,
-        ),
-        log="y",
+        "appendix is the right one."
     )
-    return (drawn,)
+    points, labels = _points(GROWTH_DEPTHS, measured, "random networks"), ("depth L", "variance of G(x, x)")
+    lines = (Line(numbers(GROWTH_DEPTHS), numbers(exact), "exact"), *printed)
+    return (figure(words, caption, labels, (points, *lines), log="y"),)
 
 
 def draw_thm6(readings: Readings) -> tuple[Figure, ...]:
@@ -276,51 +271,40 @@ def draw_thm6(readings: Readings) -> tuple[Figure, ...]:
     measured = [variances(readings, architecture="densenet", depth=depth, width=100) for depth in depths]
     exact = [float(kernel_moments(DenseNet(depth, 100)).variance) for depth in depths]
     squared = [9.9 * harmonic(depth) ** 2 / 100 for depth in depths]
-    drawn = figure(
-        ("dense_growth", "Theorem 6: variance, DenseNet, n = 100"),
-        "The variance grows like the squared harmonic number, so like the squared logarithm of the depth.",
-        ("depth L", "variance of G(x, x)"),
-        (
-            _points(depths, measured, "random networks"),
-            Line(numbers(depths), numbers(exact), "exact"),
-            Line(numbers(depths), numbers(squared), "9.9 H_L²/n", dashed=True),
-        ),
-        log="x",
+    words = ("dense_growth", "Theorem 6: variance, DenseNet, n = 100")
+    caption = "The variance grows like the squared harmonic number, so like the squared logarithm of the depth."
+    marks = (
+        _points(depths, measured, "random networks"),
+        Line(numbers(depths), numbers(exact), "exact"),
+        Line(numbers(depths), numbers(squared), "9.9 H_L²/n", dashed=True),
     )
-    return (drawn,)
+    return (figure(words, caption, ("depth L", "variance of G(x, x)"), marks, log="x"),)
 
 
 def draw_cor1(readings: Readings) -> tuple[Figure, ...]:
     """The mean against depth with both branch scales."""
     depths = values(readings, "depth", "diagonal")
-    drawn = figure(
-        ("mean", f"Corollary 1: mean kernel, ResNet, m = 2, n = {COROLLARY_WIDTH}"),
-        "With the printed scale the kernel vanishes with depth; with the corrected one it stays.",
-        ("depth L", "mean of G(x, x)"),
-        (
-            _points(depths, _means(readings, depths, 1), "α = 1/L^(1/m), corrected"),
-            _points(depths, _means(readings, depths, 0), "α = 1/L^m, as printed"),
-        ),
-        log="xy",
+    words = ("mean", f"Corollary 1: mean kernel, ResNet, m = 2, n = {COROLLARY_WIDTH}")
+    caption = "With the printed scale the kernel vanishes with depth; with the corrected one it stays."
+    marks = (
+        _points(depths, _means(readings, depths, 1), "α = 1/L^(1/m), corrected"),
+        _points(depths, _means(readings, depths, 0), "α = 1/L^m, as printed"),
     )
-    return (drawn,)
+    return (figure(words, caption, ("depth L", "mean of G(x, x)"), marks, log="xy"),)
 
 
 def draw_cor2(readings: Readings) -> tuple[Figure, ...]:
     """A DenseNet's variance over its order."""
     depths = values(readings, "depth", "diagonal")
     exact = [float(kernel_moments(DenseNet(L, 10 * L)).variance) * L / harmonic(L) ** 2 for L in depths]
-    drawn = figure(
-        ("dense_order", "Corollary 2: variance over its order, DenseNet, n = 10 L"),
-        "The variance is of the order log(L)²/L: over it, it stays constant.",
-        ("depth L", "V·L/H_L²"),
-        (
-            _points(depths, _over_order(readings, depths), "random networks"),
-            Line(numbers(depths), numbers(exact), "exact"),
-        ),
-        log="x",
+    words, labels = ("dense_order", "Corollary 2: variance over its order, DenseNet, n = 10 L"), ("depth L", "V·L/H_L²")
+    marks = (
+        _points(depths, _over_order(readings, depths), "random networks"),
+        Line(numbers(depths), numbers(exact), "exact"),
     )
-    return (drawn,)
+    return (
+        figure(words, "The variance is of the order log(L)²/L: over it, it stays constant.", labels, marks, log="x"),
+    )
 
 
 def _against_depth(readings: Readings, quantity: tuple[str, str], caption: str) -> Figure:

@@ -22,14 +22,9 @@ from skiplens.plots.figure import Band, Line, Mark, bundle, numbers
 WIDTHS = (6, 5, 4, 3)
 FEATURES, CLASSES = WIDTHS[0], WIDTHS[-1]
 SAMPLES, HIDDEN, MARGIN = 4, 4, 0.1
-SCALES = tuple(10 ** (power / 2) for power in range(-3, 4))
-"""Sizes of parameters."""
-
-ROUNDING = 1e-9
-"""A theorem leaves no room but this."""
-
-LARGEST_SCALES = 3
-"""Over so many of them the exponents of what grows or falls with the parameters are taken."""
+SCALES = tuple(10 ** (power / 2) for power in range(-3, 4))  # sizes of parameters
+ROUNDING = 1e-9  # a theorem leaves no room but this
+LARGEST_SCALES = 3  # over so many of them the exponents of what grows or falls with the parameters are taken
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ INPUT, FACTOR, TARGET = 1.5, 0.95, 1.85
 TRAPPED_START = (1.0, 0.2, 1.0)
 """First-layer weight, inner and outer weight of the branch: from here the better hump is never reached."""
 
-FREE_START = (1.0, 3.0, -1.0)
-"""From here gradient descent does find the global minimum."""
+FREE_START = (1.0, 3.0, -1.0)  # from here gradient descent does find the global minimum
 
 
 def _two_humps(values: Tensor) -> Tensor:
@@ -45,11 +44,8 @@ def _hump(angle: float) -> float:
 
 
 TWO_HUMPS = Nonlinearity("two humps", _two_humps, slope=1.0, curvature=3.2)
-TRAP = INPUT + FACTOR * _hump(math.acos(0.25))
-"""Outputs of a trapped run stay below this number."""
-
-REACHABLE = INPUT - FACTOR * _hump(2 * math.pi - math.acos(0.25))
-"""The supremum of the outputs over all parameters."""
+TRAP = INPUT + FACTOR * _hump(math.acos(0.25))  # outputs of a trapped run stay below this number
+REACHABLE = INPUT - FACTOR * _hump(2 * math.pi - math.acos(0.25))  # the supremum of the outputs over all parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,19 +302,18 @@ def draw_bounds(readings: Readings) -> Figure:
     reading = chosen(readings, "one_layer_bounds")[0]
     step, floor = numbers(reading["step"][1:]), float(reading["floor"])
     loss, valid, printed = (numbers(reading[name][1:]) for name in ("loss", "valid", "printed"))
-    return figure(
-        ("printed_bound", "Proof of theorem 5.1: inequality (37) on one normalised weight"),
+    words = ("printed_bound", "Proof of theorem 5.1: inequality (37) on one normalised weight")
+    caption = (
         "The loss crosses the bound as it is printed, with rates proportional to σ. The right one, with λ = "
-        "σ², is kept, and stops falling: it proves nothing.",
-        ("steps of gradient descent", "loss"),
-        (
-            Line(step, loss, "loss", colour=INK),
-            Line(step, valid, "bound with λ", True, colour(0)),
-            Line(step, printed, "bound as printed, with σ", True, colour(1)),
-            Reference(floor, "floor of the loss"),
-        ),
-        "x",
+        "σ², is kept, and stops falling: it proves nothing."
     )
+    marks = (
+        Line(step, loss, "loss", colour=INK),
+        Line(step, valid, "bound with λ", True, colour(0)),
+        Line(step, printed, "bound as printed, with σ", True, colour(1)),
+        Reference(floor, "floor of the loss"),
+    )
+    return figure(words, caption, ("steps of gradient descent", "loss"), marks, "x")
 
 
 def draw_decay(readings: Readings) -> Figure:
@@ -332,10 +327,6 @@ def draw_decay(readings: Readings) -> Figure:
             Line(numbers(step), numbers(values), name, colour=colour(index)),
             Line(numbers(step), numbers(guide), f"t^(−{exponent})", True, colour(index)),
         ]
-    return figure(
-        ("decay", "Proof of theorem 5.1: how regularity decays"),
-        "σ falls like t^(−3/4), which the proof sums to infinity. The rate is λ = σ², whose sum converges.",
-        ("steps of gradient descent", "σ and λ of one normalised weight"),
-        lines,
-        "xy",
-    )
+    words = ("decay", "Proof of theorem 5.1: how regularity decays")
+    caption = "σ falls like t^(−3/4), which the proof sums to infinity. The rate is λ = σ², whose sum converges."
+    return figure(words, caption, ("steps of gradient descent", "σ and λ of one normalised weight"), lines, "xy")

@@ -22,8 +22,7 @@ NETWORKS = ("mnist_chain", "mnist_residual", "mnist_residual_avgpool", "mnist_re
 """The paper's three and ours, whose pool has all singular values 1, from the zoo."""
 
 PRINTED = NETWORKS[:3]
-MEAN, DEVIATION = 0.1306604763, 0.3081078039
-"""Of the pixels of the MNIST training set."""
+MEAN, DEVIATION = 0.1306604763, 0.3081078039  # of the pixels of the MNIST training set
 
 
 class Digits(ReplicateSettings):

@@ -22,8 +22,7 @@ from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 from skiplens.zoo.skips import IsometricPool, PaddedAveragePool, skip_matrix
 
-TITLES = ("Chain", "Res", "ResAvg", "ResIso (ours)")
-"""Of the networks in their order."""
+TITLES = ("Chain", "Res", "ResAvg", "ResIso (ours)")  # of the networks in their order
 
 
 class Losses(Digits):
@@ -122,12 +121,8 @@ def _networks(settings: Digits, names: Sequence[str]) -> Iterator[nn.Module]:
 
 
 HIGHER, LOWER = Band(0.0, math.inf), Band(-math.inf, 0.0)
-ZERO = 1e-6
-"""Singular values below this are zero; logarithms are taken of this instead."""
-
-BLOCK_GAIN = 2.0
-"""By so many powers of ten at least an identity skip raises the mean logarithm of a block."""
-
+ZERO = 1e-6  # singular values below this are zero; logarithms are taken of this instead
+BLOCK_GAIN = 2.0  # by so many powers of ten at least an identity skip raises the mean logarithm of a block
 FIRST_TEN, LAST = slice(0, 10), slice(-1, None)
 ROUNDING = 1e-6
 
@@ -252,8 +247,7 @@ _LOSSES = claims(
 )
 CLAIMS = (_block1, *_BLOCK2, _composite, _composite_at_start, _parameters, *_LOSSES, _pool)
 
-LARGEST, BINS = 6.0, 32
-"""The paper's axis."""
+LARGEST, BINS = 6.0, 32  # the paper's axis
 
 
 def draw(readings: Readings) -> tuple[Figure, ...]:

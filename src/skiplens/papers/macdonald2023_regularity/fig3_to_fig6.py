@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,6 @@ from skiplens.papers.statistics import Band, Readings, curve, decide_correction,
 from skiplens.papers.study import Claim, Item, Judgement, Preset, Table, claim, claims
 from skiplens.plots.figure import Band as figure_Band
 from skiplens.plots.figure import Figure, Line, Points, colour, numbers
-from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 
 
@@ -34,9 +33,7 @@ TABLES: dict[str, dict[float, Row]] = {
 }
 """By data set and learning rate; on ImageNet at 0.2 the modified network did not converge."""
 
-DEVIATIONS = 3.0
-"""A printed number is met within so many of its printed standard deviations."""
-
+DEVIATIONS = 3.0  # a printed number is met within so many of its printed standard deviations
 SAME_ACCURACY = 0.0061
 """Accuracies that differ by less are the same: the largest printed deviation at learning rate 0.1."""
 
@@ -100,7 +97,7 @@ def _accuracy(readings: Readings) -> Judgement:
 def _judge_pairs(
     readings: Readings,
     place: tuple[Data, float],
-    number: Callable[[Measurement], float],
+    number: images.Number,
     band: Band,
     sentence: str,
     all_epochs: bool = True,

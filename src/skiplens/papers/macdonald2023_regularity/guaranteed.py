@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.base.progress import Progress, silent, track
 from skiplens.jacobians.systems import NONLINEARITIES, Affine, Elementwise, Free, Residual, SkipMap, WeightNormalised
 from skiplens.jacobians.systems.costs import Cost, CrossEntropy, SquareCost
@@ -66,10 +66,9 @@ class Guarantee:
 
     def steps_until(self, loss: float) -> int:
         """The number of steps after which the loss is certainly at most `loss`."""
-        if not loss > 0:
-            raise InvalidInputError(
-                f"A loss of {loss} was asked for; it is approached, never reached. Ask for one above 0."
-            )
+        refuse_if(
+            not loss > 0, f"A loss of {loss} was asked for; it is approached, never reached. Ask for one above 0."
+        )
         if self.start <= loss:
             return 0
         if isinstance(self.cost, SquareCost):

@@ -69,9 +69,7 @@ SIZES: dict[Preset, Sizes] = {
 }
 
 IMAGENET_BATCH, IMAGENET_TRIALS = 256, 3
-IMAGENET_SIDE = 256
-"""Of the centred square of an image; random parts of it are scaled to 224."""
-
+IMAGENET_SIDE = 256  # of the centred square of an image; random parts of it are scaled to 224
 SMALL_IMAGENET_SIDE = 37
 """Where images are small: random parts have 7/8 of the side, 32 pixels, which can be halved five times."""
 
@@ -179,9 +177,8 @@ def trial(settings: ImageTraining) -> Randomness:
     return Randomness(settings.seed).child("image training", settings.replicate)
 
 
-FEW = 2
-"""Fewer pairs than this have no interval."""
-
+Number = Callable[[Measurement], float]
+FEW = 2  # fewer pairs than this have no interval
 _LOGARITHM_OF_NOTHING = 1e-12
 
 
@@ -225,7 +222,7 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     return float(ended.mean()), float((ended - ended.mean()).square().mean().sqrt())
 
 
-def differences(readings: Readings, number: Callable[[Measurement], float]) -> Tensor:
+def differences(readings: Readings, number: Number) -> Tensor:
     """Modified minus original in every trial; a trial in which one of the two diverged is left out."""
     by_trial = {
         modified: {r.setting("replicate"): number(r) for r in readings if r.setting("modified") == modified}

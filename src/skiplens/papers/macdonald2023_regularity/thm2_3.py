@@ -17,8 +17,7 @@ from skiplens.papers.study import Item, Judgement, Preset, claim, claims
 from skiplens.plots.figure import Figure, Line, Mark, bundle, colour, numbers
 from skiplens.sweeps.run import Run
 
-STEPS = (0.1, 0.5, 1.0, 1.5, 1.9)
-"""Step sizes η β; the theorem wants less than 2."""
+STEPS = (0.1, 0.5, 1.0, 1.5, 1.9)  # step sizes η β; the theorem wants less than 2
 
 
 class Quadratic(statistics.ReplicateSettings):

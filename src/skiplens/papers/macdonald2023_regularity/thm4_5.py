@@ -16,21 +16,13 @@ from skiplens.jacobians.systems.parameterisation import Free, Parameterisation, 
 from skiplens.jacobians.systems.smoothness import TrainingLoss, certified_smoothness, search_rough_point
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common
-from skiplens.papers.macdonald2023_regularity.common import (
-    LARGEST_SCALES,
-    ROUNDING,
-    SCALES,
-    RandomResidualNetwork,
-    arrays,
-)
+from skiplens.papers.macdonald2023_regularity.common import LARGEST_SCALES, ROUNDING, SCALES, arrays
 from skiplens.papers.statistics import Band, Readings, chosen, decide, decide_correction, exactly, exponent, over_seeds
 from skiplens.papers.study import Item, Judgement, Preset, claim
 from skiplens.plots.figure import Figure, Line, Points, Reference, colour, numbers
 from skiplens.sweeps.run import Run
 
-ROW_NORMS = (1.0, 10.0, 100.0, 1000.0)
-"""Of the matrix in front of a batch norm."""
-
+ROW_NORMS = (1.0, 10.0, 100.0, 1000.0)  # of the matrix in front of a batch norm
 GAPS = (1e-2, 1e-4, 1e-6)
 FEATURES = 3  # in front of a batch norm
 
@@ -53,7 +45,9 @@ def smooth_hessians(settings: Curvatures) -> dict[str, Tensor]:
     """The largest |H|₂ at each size of parameters, with and without normalisation; the certified β; an ascent."""
     generator = settings.stream()
     data, cost = common.random_data(generator), SquareCost(common.random_targets(generator))
-    networks = (RandomResidualNetwork(normalised=normalised, nonlinearity="softplus") for normalised in (True, False))
+    networks = (
+        common.RandomResidualNetwork(normalised=normalised, nonlinearity="softplus") for normalised in (True, False)
+    )
     systems = [network.system() for network in networks]
     losses = [TrainingLoss(system, data, cost) for system in systems]
     start = common.random_parameters(systems[0], 1.0, generator)
@@ -111,8 +105,7 @@ def slope_quotients(settings: Layers) -> dict[str, Tensor]:
     return {"gap": h, "root": root(h).abs() / h, "softplus": (softplus(h) - softplus(torch.zeros_like(h))).abs() / h}
 
 
-BOUNDED = 0.05
-"""An exponent within this of 0 says that a norm does not grow."""
+BOUNDED = 0.05  # an exponent within this of 0 says that a norm does not grow
 
 
 @claim("Theorem 4.5", "|H| at most β")

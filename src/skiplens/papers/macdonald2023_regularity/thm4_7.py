@@ -69,8 +69,7 @@ def first_layers(settings: FirstLayer) -> dict[str, Tensor]:
     return found
 
 
-ROUNDING = 1e-6
-"""Relative, of the smallest eigenvalues, which are down to 1e-10 of the largest."""
+ROUNDING = 1e-6  # relative, of the smallest eigenvalues, which are down to 1e-10 of the largest
 
 
 def _judge_bound(readings: Readings, bound: str) -> Judgement:

@@ -30,12 +30,8 @@ from skiplens.plots.figure import Figure, Line, colour, numbers
 from skiplens.sweeps.run import Run
 from skiplens.zoo.catalogue import build
 
-START_SCALES = (0.1, 1.5, 15.0)
-"""Sizes of the first parameters: the theorem speaks of any start."""
-
-STEP_FACTORS = (1.0, 100.0, 10_000.0)
-"""Multiples of the certified step size."""
-
+START_SCALES = (0.1, 1.5, 15.0)  # sizes of the first parameters: the theorem speaks of any start
+STEP_FACTORS = (1.0, 100.0, 10_000.0)  # multiples of the certified step size
 CHECKED = ("mnist_residual_avgpool", "normalised_resnet", "guaranteed_resnet")
 """Networks of the zoo whose hypotheses are checked: a practical one, the theorem's, and the repaired one."""
 
@@ -140,8 +136,7 @@ def _digits(images: int, generator: torch.Generator) -> ImageSet:
     return digits.select(torch.randperm(len(digits), generator=generator)[:images])
 
 
-MUCH_SMALLER = 100
-"""Step sizes that are so many times smaller are much smaller."""
+MUCH_SMALLER = 100  # step sizes that are so many times smaller are much smaller
 
 
 @claim("Proof of Theorem 5.1, after Eq. 37", "at least 1")

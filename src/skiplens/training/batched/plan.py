@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Progress, Randomness, silent
+from skiplens.base import Progress, Randomness, silent
 from skiplens.base.axes import Bool, Float, Int
+from skiplens.base.errors import refuse_if
 from skiplens.training.checkpoints import Checkpoint, Keeper, require_same_run
 from skiplens.zoo.weight_laws import Law
 
@@ -38,11 +39,9 @@ class BatchedPlan:
 
     def __post_init__(self) -> None:
         """Refuse epochs that do not come."""
-        if self.epochs < 1:
-            raise InvalidInputError(f"epochs is {self.epochs}; train for at least one.")
+        refuse_if(self.epochs < 1, f"epochs is {self.epochs}; train for at least one.")
         outside = [e for e in (*self.record_at, *self.snapshots_at) if not 0 <= e <= self.epochs]
-        if outside:
-            raise InvalidInputError(f"Epochs {outside} lie outside of a run from 0 to {self.epochs}.")
+        refuse_if(outside, f"Epochs {outside} lie outside of a run from 0 to {self.epochs}.")
 
 
 class Look(NamedTuple):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.base.memory import fresh_empty
 from skiplens.linalg.second_moments import SecondMoments, require_finite
 from skiplens.papers.li2016_shortcuts.hessian.activations import Matrices, check_weights, require_dense_fits
@@ -31,8 +31,7 @@ class LinearUnit:
 
     def __post_init__(self) -> None:
         """Refuse matrices that do not follow each other."""
-        if not self.matrices:
-            raise InvalidInputError("A unit needs at least one matrix; got none.")
+        refuse_if(not self.matrices, "A unit needs at least one matrix; got none.")
         for matrix in self.matrices:
             require_finite(matrix, "weights")
         for earlier, later in pairwise(self.matrices):
@@ -219,8 +218,7 @@ def require_same_widths(units: Sequence[LinearUnit], moments: SecondMoments) -> 
 
 
 def _require_chain(units: Sequence[LinearUnit]) -> None:
-    if not units:
-        raise InvalidInputError("A network needs at least one unit; got none.")
+    refuse_if(not units, "A network needs at least one unit; got none.")
     for earlier, later in pairwise(units):
         if earlier.outputs != later.features:
             raise InvalidInputError(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.linalg.conditioning import condition_number, nearest_rank
 from skiplens.linalg.second_moments import require_finite
 
@@ -59,8 +59,7 @@ class Spectrum(ABC):
 
     def absolute_quantile(self, share: float = 0.1) -> float:
         """The nearest-rank quantile of |λ|."""
-        if not 0 < share <= 1:
-            raise InvalidInputError(f"The share of a quantile must lie in (0, 1]; got {share!r}.")
+        refuse_if(not 0 < share <= 1, f"The share of a quantile must lie in (0, 1]; got {share!r}.")
         return self.absolute_value(nearest_rank(share, self.size))
 
     @property
@@ -135,12 +134,10 @@ def listed_spectrum(
     eigenvalues: Float[Tensor, " distinct"], multiplicities: Int[Tensor, " distinct"] | None = None
 ) -> ListedSpectrum:
     """The spectrum of these eigenvalues in any order, each once unless `multiplicities` says how often."""
-    if eigenvalues.numel() == 0:
-        raise InvalidInputError("A spectrum needs at least one eigenvalue; got none.")
+    refuse_if(eigenvalues.numel() == 0, "A spectrum needs at least one eigenvalue; got none.")
     require_finite(eigenvalues, "eigenvalues")
     values, order = eigenvalues.sort()
-    counts = torch.ones_like(order) if multiplicities is None else multiplicities[order]
-    return ListedSpectrum(values, counts)
+    return ListedSpectrum(values, torch.ones_like(order) if multiplicities is None else multiplicities[order])
 
 
 def spectrum_of(matrix: Float[Tensor, "params params"]) -> ListedSpectrum:

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import check_curvature_ratio
 from skiplens.paths.weights import Ratio, check_depth, check_shortest, curvature_ratio_slope, path_moments, path_weights
 
@@ -49,10 +49,8 @@ def finite_size_complexity(dimension: int, curvature_ratio: float | Tensor) -> F
     θ_0 + (4√2/3) κ^{3/2} Λ^{−1/2} + O(log Λ/Λ); for numbers to compare simulations with use `expected_critical_points`.
     """
     B = check_curvature_ratio(curvature_ratio)
-    if dimension < 1:
-        raise InvalidInputError(f"The dimension (number of spins) must be at least 1; got {dimension}.")
-    kappa = ((B - 1) / (B + 1)).clamp(min=0)
-    return complexity(B) + 4 * math.sqrt(2) / 3 * kappa**1.5 / math.sqrt(dimension)
+    refuse_if(dimension < 1, f"The dimension (number of spins) must be at least 1; got {dimension}.")
+    return complexity(B) + 4 * math.sqrt(2) / 3 * ((B - 1) / (B + 1)).clamp(min=0) ** 1.5 / math.sqrt(dimension)
 
 
 def finite_size_log_total(dimension: int, curvature_ratio: float | Tensor) -> Float[Tensor, "*ratios"]:
@@ -162,8 +160,7 @@ class Mixture:
     @classmethod
     def pure(cls, order: int) -> "Mixture":
         """The model in which all interactions have the given order."""
-        if order < 1:
-            raise InvalidInputError(f"The order of interactions must be at least 1; got {order}.")
+        refuse_if(order < 1, f"The order of interactions must be at least 1; got {order}.")
         return cls(torch.eye(order, dtype=torch.float64)[-1])
 
     @classmethod

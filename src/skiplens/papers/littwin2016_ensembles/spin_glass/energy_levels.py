@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture, check_index, eigenvalue_cost
 
 _PURE = 1e-12  # a spread α² below this times v′² is that of a pure model, whose energy fixes the Hessian's shift
@@ -91,6 +91,5 @@ def _rate_without_spread(mixture: Mixture, u: Tensor, x: Tensor, k: int) -> Tens
 
 def _finite(energy: float | Tensor) -> Tensor:
     u = torch.as_tensor(energy, dtype=torch.float64)
-    if not bool(torch.isfinite(u).all()):
-        raise InvalidInputError("Energies per spin must be finite; got an infinite one or NaN.")
+    refuse_if(not bool(torch.isfinite(u).all()), "Energies per spin must be finite; got an infinite one or NaN.")
     return u

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, TooLargeError
+from skiplens.base.errors import InvalidInputError, TooLargeError, refuse_if
 
 LARGEST_RESOLVED = 200  # spins up to which counts are resolved by index: the work grows with the fourth power
 LARGEST_TOTAL = 20_000  # spins up to which the total is computed
@@ -81,8 +81,7 @@ def check_curvature_ratio(curvature_ratio: float | Tensor) -> Tensor:
 
 
 def _check_dimension(dimension: int, largest: int, what: str, instead: str) -> None:
-    if dimension < 1:
-        raise InvalidInputError(f"The dimension (number of spins) must be at least 1; got {dimension}.")
+    refuse_if(dimension < 1, f"The dimension (number of spins) must be at least 1; got {dimension}.")
     if dimension > largest:
         raise TooLargeError(f"{what} are computed up to {largest} spins; got {dimension}. {instead}")
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError
+from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture
 
@@ -37,8 +37,7 @@ class SpinGlass:
         cls, mixture: Mixture, dimension: int, generator: torch.Generator, dtype: torch.dtype = torch.float64
     ) -> "SpinGlass":
         """A spin glass whose couplings are drawn with the generator, on its device."""
-        if dimension < 1:
-            raise InvalidInputError(f"A spin glass needs at least one spin; got {dimension}.")
+        refuse_if(dimension < 1, f"A spin glass needs at least one spin; got {dimension}.")
         require_fits(
             8 * _monomials(dimension, mixture.order) * (dimension + mixture.order + 4),
             f"Keeping the couplings of {dimension} spins up to order {mixture.order}",
@@ -155,8 +154,7 @@ def log_multinomials(variables: int, degree: int) -> Float[Tensor, " monomials"]
     run = torch.ones(len(tuples), dtype=torch.float64)
     log_repeats = torch.zeros(len(tuples), dtype=torch.float64)
     for position in range(1, degree):
-        same = tuples[:, position] == tuples[:, position - 1]
-        run = torch.where(same, run + 1, torch.ones_like(run))
+        run = torch.where(tuples[:, position] == tuples[:, position - 1], run + 1, torch.ones_like(run))
         log_repeats = log_repeats + run.log()
     return math.lgamma(degree + 1) - log_repeats
 
