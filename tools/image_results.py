@@ -45,9 +45,10 @@ if __name__ == "__main__":
     os.environ.pop("SKIPLENS_DATA", None)
     os.environ["SKIPLENS_CACHE"] = tempfile.mkdtemp()  # what lacks data says so, also where they are at hand
     collect([Path(folder) for folder in sys.argv[1:]], archive("gpu"))
-    for alarm in judged().changed:
+    changed = judged().changed
+    for alarm in changed:
         sys.stdout.write(f"{alarm.name} was {alarm.recorded}: say why in docs/judging.md\n")
-    join_record("paper", decided(judged()))
+    join_record("paper", decided(judged()), without=[alarm.name for alarm in changed])
     found = judged()
     PLACE.write_text(f"{json.dumps(entries(found), indent=1, ensure_ascii=False)}\n", "utf-8")
     for verdict in found.verdicts:

@@ -5,7 +5,7 @@ The folders are those of `skiplens reproduce` with one preset; verdicts of other
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -36,10 +36,11 @@ def record(folders: Sequence[Path]) -> None:
     join_record(preset, agreed)
 
 
-def join_record(preset: str, words: Mapping[str, str]) -> None:
-    """Put words by claim into the record of a preset; those of other claims stay."""
+def join_record(preset: str, words: Mapping[str, str], without: Collection[str] = ()) -> None:
+    """Put words by claim into the record of a preset, and take some out; those of other claims stay."""
     words_by_preset = shipped_record()
-    words_by_preset[preset] = {**words_by_preset.get(preset, {}), **words}
+    kept = {name: word for name, word in words_by_preset.get(preset, {}).items() if name not in without}
+    words_by_preset[preset] = {**kept, **words}
     place = Path(str(files("skiplens.papers").joinpath("recorded.json")))
     write_content(place, json.dumps(words_by_preset, indent=1, sort_keys=True) + "\n")
 
