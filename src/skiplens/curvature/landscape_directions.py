@@ -24,6 +24,7 @@ from skiplens.curvature.problem import FlatOrder
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 
 Normalisation = Literal["auto", "filter", "none"]
+_DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, RuntimeError, ValueError, KeyError)
 
 
 class LandscapeOptions(Settings):
@@ -145,9 +146,6 @@ def _require_length(vectors: Sequence[Tensor], where: str) -> None:
 def _without_derivatives(vectors: Sequence[Tensor], names: Sequence[str]) -> DirectionSet:
     unknown = torch.full((len(vectors),), torch.nan)
     return DirectionSet(torch.stack(list(vectors), 1), tuple(names), unknown, unknown)
-
-
-_DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, RuntimeError, ValueError, KeyError)
 
 
 class Journal:

@@ -27,6 +27,9 @@ from skiplens.data.preprocessing import Standardisation, fit_whitening, measure_
 from skiplens.graph.batch import Batch, take
 
 _MEASURED_IMAGES = 1024
+_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+_MOST_WORKERS = 8
+_WAITING_PER_WORKER = 4
 
 
 class LoadOptions(Settings):
@@ -141,11 +144,6 @@ def _source(
             "cannot be had: it is for folders of images."
         )
     return images
-
-
-_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
-_MOST_WORKERS = 8
-_WAITING_PER_WORKER = 4
 
 
 @dataclass(frozen=True, eq=False)

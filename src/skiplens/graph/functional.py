@@ -27,6 +27,7 @@ ParameterChoice = Iterable[str] | Callable[[str], bool] | None
 """Names of parameters, a test on names, or None for all that require a gradient."""
 
 Parameters = Mapping[str, Tensor]
+_ASSIGN_DATA = Tensor.data.__set__  # type: ignore[attr-defined]  # the type of a property of C
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,6 @@ class _NoAssignment(TorchFunctionMode):
             same = False
         if not same:
             raise SelfChangeError(f"the data of a {tuple(args[0].shape)} tensor is assigned")
-
-
-_ASSIGN_DATA = Tensor.data.__set__  # type: ignore[attr-defined]  # the type of a property of C
 
 
 def output_shape(pure: PureModel, samples: Samples) -> tuple[int, ...]:

@@ -22,6 +22,11 @@ Function = Callable[[Tensor], Tensor]
 
 ROOM = 2**26  # bytes that one batched product may take; larger blocks win nothing on a processor
 TEMPORARIES = 8  # values of the widest layer that live at once in a product with one vector
+_BATCH_NORMS = {"aten.batch_norm", "aten._native_batch_norm_legit", "aten._native_batch_norm_legit_functional"}
+
+
+Statistics = tuple[Tensor, Tensor]  # mean and inverse standard deviation of each channel, shaped to multiply a batch
+_SPARE = 8  # random vectors beyond the rank, so that the span of their images is the whole range to working precision
 
 
 class Linearised:
@@ -95,12 +100,6 @@ class Linearised:
         )
         product = part.new_zeros(len(part), of.numel()) if product is None else product.detach()
         return product.reshape(len(part), -1)
-
-
-_BATCH_NORMS = {"aten.batch_norm", "aten._native_batch_norm_legit", "aten._native_batch_norm_legit_functional"}
-
-
-Statistics = tuple[Tensor, Tensor]  # mean and inverse standard deviation of each channel, shaped to multiply a batch
 
 
 def coupling_norms(network: ResidualNetwork, start: str, end: str, samples: int) -> dict[str, Statistics]:
@@ -309,9 +308,6 @@ def operations_of(count: int, rows: int, columns: int) -> float:
     """Floating operations of `count` decompositions."""
     small, large = sorted((rows, columns))
     return count * (2.0 * large * small**2 + 10.0 * small**3)
-
-
-_SPARE = 8  # random vectors beyond the rank, so that the span of their images is the whole range to working precision
 
 
 def coupled_singular_values(

@@ -19,6 +19,7 @@ from skiplens.linalg.trace import draw
 
 Levels = Float[Tensor, " levels"]
 Grid = Float[Tensor, " grid"]
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,6 @@ def spectral_density(
         parts.append((nodes, weights / weights.sum(1, keepdim=True), residuals))
     nodes, weights, residuals = (torch.cat(columns) for columns in zip(*parts, strict=True))
     return SpectralDensity(nodes, weights, residuals, operator.size)
-
-
-CONFIDENCE = 0.95
 
 
 def share_below_interval(density: SpectralDensity, level: float = 0.0) -> tuple[float, float]:

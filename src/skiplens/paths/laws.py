@@ -12,6 +12,7 @@ from skiplens.base.errors import InvalidInputError, pick, refuse_if
 from skiplens.paths.weights import log_binomial, path_weights
 
 _LOG_RANGE = (-25.0, 12.0)  # of a law's parameter
+MOST_BRANCHES = 96  # kept: with 10^6 blocks the energy of paths through more branches than this is below 10^−30
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,6 @@ def rectified_path_energies(blocks: int, weight_variance: float) -> Float[Tensor
         G, mu = G / Q, mu / Q.sqrt()
     energies = G.diagonal()
     return energies / energies.sum()
-
-
-MOST_BRANCHES = 96  # kept: with 10^6 blocks the energy of paths through more branches than this is below 10^−30
 
 
 def linear_branch_energies(scales: Float[Tensor, " layers"]) -> Float[Tensor, " orders"]:

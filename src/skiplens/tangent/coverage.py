@@ -28,6 +28,7 @@ from skiplens.tangent.gradients import (
 from skiplens.tangent.rules import Cotangents, EmbeddingTable, LinearWeight, LocalGradient, Rule, rules_of, sample_axes
 
 PROBE_SAMPLES = 3
+NOTHING = Recording(torch.empty(0, 0), {})
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,6 @@ class LayerCoverage:
             known = {module: rules_of(modules[module]).get(local) for module, local in owners}
             uses[name] = tuple(replace(use, rule=known[use.module]) for use in self.uses.get(name, ()))
         return replace(self, uses={name: found for name, found in uses.items() if found})
-
-
-NOTHING = Recording(torch.empty(0, 0), {})
 
 
 def kinds_of(uses: Sequence[Use]) -> list[list[Use]]:

@@ -21,6 +21,8 @@ from skiplens.tangent.rules import Rule
 _SCRATCH_BYTES = {"cpu": 12 * 2**20, "cuda": 2**28}  # long enough for matrix products at full speed
 _SCRATCH_SHARE = 1 / 8  # of a large buffer: shorter slices of many samples would mean more passes over the inputs
 _SAMPLES_AT_ONCE = {"cpu": 16, "cuda": 256}
+_SYMMETRIC_BLOCK = 128  # rows of a block of the upper triangle: large enough for full speed, small enough to skip half
+_PRODUCT_BYTES = 2**25  # of the products of a few samples
 
 
 @dataclass(frozen=True)
@@ -235,10 +237,6 @@ def _rows_of(gradient: Tensor, piece: ParameterSlice, leading: int) -> Float[Ten
     if gradient.ndim == leading:
         return gradient.unsqueeze(-1)
     return gradient[(*([slice(None)] * leading), piece.rows)].flatten(leading)
-
-
-_SYMMETRIC_BLOCK = 128  # rows of a block of the upper triangle: large enough for full speed, small enough to skip half
-_PRODUCT_BYTES = 2**25  # of the products of a few samples
 
 
 class KernelSum:

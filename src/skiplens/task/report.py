@@ -15,6 +15,7 @@ from skiplens.task.measure import measure_task
 from skiplens.task.reading import TaskReading
 
 LABEL, START = "looking at data and loss", "loss at the start over that of no answer"
+FAR = 50.0
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,6 @@ def task_sentence(reading: TaskReading) -> str:
 
 def _in_words(value: float) -> str:
     return "not known" if math.isnan(value) else in_words(value)
-
-
-FAR = 50.0
 
 
 def losses_at_start(reading: TaskReading) -> Figure | None:

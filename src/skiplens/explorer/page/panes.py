@@ -27,6 +27,9 @@ MOST_ROWS = 200
 _MOST_LARGE_FACTS = 8
 _NOTHING = MeasurementStatus("done")
 _LOG = logging.getLogger(__name__)
+_MOST_RADIOS = 4
+_LOG_STEPS = 200  # of a logarithmic slider, over its whole range
+_TYPING_SECONDS = 0.4
 
 
 @dataclass(frozen=True)
@@ -227,11 +230,6 @@ def _code(numbers: str, picture: str) -> Component:
         drawing = lines(picture, "Copy the lines that draw the pictures")
         parts = [html.P("The pictures:", className="soft"), drawing, html.P("The numbers:", className="soft"), *parts]
     return html.Section([html.H2("The same in Python"), *parts])
-
-
-_MOST_RADIOS = 4
-_LOG_STEPS = 200  # of a logarithmic slider, over its whole range
-_TYPING_SECONDS = 0.4
 
 
 def identity(kind: str, view: str, name: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ from skiplens.report.inspection import Report
 from skiplens.report.lenses import VIEWS, section_of
 
 _VERDICT, _NONE = "verdict", "none"
+_MOST_SERIES = 12
 
 
 @dataclass(frozen=True)
@@ -188,9 +189,6 @@ def _draw_comparison(folder: Path) -> Drawing:
         rows.append({"number": number["number"], **means, "against the first": verdicts})
     notes, code = map(str, content.get("notes", ())), snippet("comparison", path=str(folder / "comparison.json"))
     return Drawing(says=str(content.get("verdict", "")), rows=tuple(rows), code=code, notes=tuple(notes))
-
-
-_MOST_SERIES = 12
 
 
 def _study_controls(folder: Path, words: Mapping[str, str]) -> tuple[Control, ...]:

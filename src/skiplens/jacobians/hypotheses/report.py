@@ -11,6 +11,7 @@ from skiplens.plots.section import KeyNumber, Scale, Section, provenance_of
 from skiplens.readings.reading import Reading
 
 WIDTH = 100
+THEOREMS = {"S": "the loss is smooth", "R": "gradients do not vanish", "G": "descent uses both"}
 
 
 class HypothesesReading(Reading, kind="hypotheses"):
@@ -145,9 +146,6 @@ def _number(row: Mapping[str, Any]) -> str:
     number = "not known" if row["number"] is None else in_words(row["number"])
     here = "" if row["sampled"] is None else f" (here {in_words(row['sampled'])})"
     return f"{row['meaning']}: {number}{here}"
-
-
-THEOREMS = {"S": "the loss is smooth", "R": "gradients do not vanish", "G": "descent uses both"}
 
 
 def hypotheses_by_theorem(reading: HypothesesReading) -> Figure:

@@ -36,6 +36,7 @@ SMOKE_IMAGES = (
 Source = Literal["sample", "mnist"]  # the 2,000 embedded digits, which are the first of MNIST, or all 60,000
 
 WIDTH = 10  # of the networks: as many components as classes, since the shortcuts tie them to each other
+FamilyName = Literal["xavier", "orthogonal", "1-shortcut", "2-shortcut", "3-shortcut"]
 
 
 @cache
@@ -53,9 +54,6 @@ def whitened_digits(source: Source = "mnist", samples: int | None = None) -> tup
 def digit_moments(source: Source = "mnist", samples: int | None = None) -> SecondMoments:
     """The second moments of the whitened digits; kept for the next call."""
     return second_moments(*whitened_digits(source, samples))
-
-
-FamilyName = Literal["xavier", "orthogonal", "1-shortcut", "2-shortcut", "3-shortcut"]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from skiplens.training.batched import BatchedPlan, Units, drawn_starts, train_li
 
 CLAIM_EPOCHS = (50, 100, 200, 500, 1000)  # at which norms are compared
 EXPONENT = Band(-0.5, -0.3)  # of the final norm in the depth; theorem 1's network has -1/2
+FIRST, DOUBLING = 8, Band(1.9, 2.3)  # when the depth doubles from 8 on: the factor if growth is linear
+LIMIT = 1e13  # beyond it the 10 % quantile is rounding: float64 resolves about 1e-15 of the largest eigenvalue
 
 
 class NormHistory(statistics.ReplicateSettings):
@@ -197,10 +199,6 @@ def initial_spectrum(settings: InitialSpectrum) -> dict[str, Tensor]:
         index=spectrum.index,
         zero_condition_number=common.printed_condition_number(moments.inputs - moments.cross),
     )
-
-
-FIRST, DOUBLING = 8, Band(1.9, 2.3)  # when the depth doubles from 8 on: the factor if growth is linear
-LIMIT = 1e13  # beyond it the 10 % quantile is rounding: float64 resolves about 1e-15 of the largest eigenvalue
 
 
 def log_conditions(readings: Readings, family: str) -> tuple[list[int], Float[Tensor, "replicates depths"]]:
