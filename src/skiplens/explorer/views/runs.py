@@ -325,9 +325,8 @@ def _chart(table: Table, values: Values) -> Figure:
 
 
 def _drawable(along: float, up: float, values: Values) -> bool:
-    if not (math.isfinite(along) and math.isfinite(up)):
-        return False
-    return (along > 0 or not values["x_log"]) and (up > 0 or not values["y_log"])
+    finite = math.isfinite(along) and math.isfinite(up)
+    return finite and (along > 0 or not values["x_log"]) and (up > 0 or not values["y_log"])
 
 
 def _table_code(path: Path, values: Values) -> str:

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 
 import torch
@@ -220,10 +221,7 @@ class Composition(OfLayers):
 
 def composed(certificates: Sequence[Certificate]) -> Certificate:
     """The certificate of maps one after the other, the first one first."""
-    total = certificates[0]
-    for certificate in certificates[1:]:
-        total = certificate.after(total)
-    return total
+    return reduce(lambda inner, outer: outer.after(inner), certificates)
 
 
 def product(*factors: float) -> float:

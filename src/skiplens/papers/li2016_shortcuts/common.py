@@ -33,6 +33,8 @@ SMOKE_IMAGES = (
     "The smoke preset takes the 2,000 embedded MNIST digits instead of the 60,000, so it decides few claims about data."
 )
 
+DIGITS = (DEPTH, QUANTILE, SIGNS, SMOKE_IMAGES)  # what deviates wherever a linear network sees the digits
+
 Source = Literal["sample", "mnist"]  # the 2,000 embedded digits, which are the first of MNIST, or all 60,000
 
 WIDTH = 10  # of the networks: as many components as classes, since the shortcuts tie them to each other

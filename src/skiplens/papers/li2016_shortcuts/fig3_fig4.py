@@ -288,10 +288,7 @@ _FIG4 = (
     "The paper has 10 runs of each network, here are 10 (smoke), 16 (laptop) or 20 (paper).",
     f"Condition numbers above {LIMIT:g} are shown as {LIMIT:g}: float64 cannot tell them from infinite ones.",
     "3-shortcut networks are left out: at zero their Hessian is the zero matrix.",
-    common.DEPTH,
-    common.QUANTILE,
-    common.SIGNS,
-    common.SMOKE_IMAGES,
+    *common.DIGITS,
 )
 
 ITEMS = (

@@ -390,10 +390,7 @@ _DEVIATIONS = (
     "The paper gives no learning rates and no number of runs: here 0.1 with shortcuts of length 2, 0.01 for orthogonal "
     "and 1-shortcut networks, 10^-1.75 for Xavier's; curves against the loss hardly depend on them.",
     "The smoke preset has depth 6 instead of 16, and decides nothing about training.",
-    common.DEPTH,
-    common.QUANTILE,
-    common.SIGNS,
-    common.SMOKE_IMAGES,
+    *common.DIGITS,
 )
 
 ITEMS = (

@@ -246,18 +246,15 @@ def draw_thm3(readings: Readings) -> tuple[Figure, ...]:
         ("‖g_p‖ / ‖g_m‖", "(|λ_new| - |λ|) / μ²"),
         (*marks, Reference(1.0, "‖g_p‖ = ‖g_m‖", axis="x"), Reference(0.0)),
     )
+    rates = [
+        against_rate(readings, "layer_steps", (layer, f"{layer}_predicted"), name) for layer, name in LAYERS.items()
+    ]
     leading_order = statistics.figure(
         ("leading_order", "Theorem 3: growth of |λ| in a step over its leading order"),
         "Means over random spin-glass losses with standard errors over replicates; orders (m, p) = (2, 4) "
         "and (3, 5). The smaller the step, the closer to 1.",
         ("learning rate μ", "measured over predicted"),
-        (
-            *(
-                against_rate(readings, "layer_steps", (layer, f"{layer}_predicted"), name)
-                for layer, name in LAYERS.items()
-            ),
-            Reference(1.0),
-        ),
+        (*rates, Reference(1.0)),
         log="x",
     )
     return leading_order, growth
