@@ -10,11 +10,10 @@ from unittest import mock
 import torch
 from torch import nn
 
-from skiplens.base.errors import InvalidInputError, ModelSpecError, SkiplensError, did_you_mean
+from skiplens.base import InvalidInputError, ModelSpecError, Randomness, SkiplensError, did_you_mean
 from skiplens.base.files import is_folder, user_path
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.preserve_state import preserve_random_state
-from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, as_batch
 from skiplens.graph.inputs import first_line
 

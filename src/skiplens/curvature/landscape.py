@@ -11,12 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from skiplens.base import InvalidInputError, Progress, budget_bytes, did_you_mean, silent, track
 from skiplens.base.arguments import accept_old_order
-from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.identity import fingerprint, identity_of
-from skiplens.base.memory import budget_bytes
 from skiplens.base.preserve_state import preserve_state, threads
-from skiplens.base.progress import Progress, silent, track
 from skiplens.curvature import landscape_directions
 from skiplens.curvature.landscape_reading import LandscapeReading
 from skiplens.curvature.operator import loss_operator, needs_of

@@ -15,9 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from skiplens.base import BrokenFileError, InvalidInputError, Randomness, Settings
-from skiplens.base.axes import Float
-from skiplens.base.errors import refuse_if
+from skiplens.base import BrokenFileError, Float, InvalidInputError, Randomness, Settings, refuse_if
 from skiplens.base.files import write_atomically
 from skiplens.curvature.operator import LossOperator
 from skiplens.curvature.problem import FlatOrder

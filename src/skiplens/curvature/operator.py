@@ -8,12 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from skiplens.base import Float, InvalidInputError, Progress, did_you_mean, silent, track
 from skiplens.base.arguments import accept_old_order
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.memory import REDUCTION, budget_bytes, give_back
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent, track
 from skiplens.curvature import products
 from skiplens.curvature.problem import (
     PIECE_BYTES,

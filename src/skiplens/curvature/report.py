@@ -8,11 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 
+from skiplens.base import Progress, Randomness, budget_bytes, free_bytes, in_words, percent, plus_minus, silent, track
 from skiplens.base.errors import NotExportableError, NotReachedError
-from skiplens.base.memory import budget_bytes, free_bytes
-from skiplens.base.progress import Progress, silent, track
-from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words, percent, plus_minus
 from skiplens.curvature.operator import SPARE_VECTORS
 from skiplens.curvature.reading import HessianSpectrum
 from skiplens.curvature.sampled import SHARE_OF_VECTORS

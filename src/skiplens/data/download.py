@@ -13,9 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from skiplens.base import DataError, InvalidInputError, Progress
+from skiplens.base import DataError, InvalidInputError, Progress, readable
 from skiplens.base.files import file_lock, is_file, user_path
-from skiplens.base.memory import readable
 from skiplens.base.optional_imports import optional_import
 from skiplens.data.catalogue import Archive, DataSet, Part
 

@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from skiplens.base import Progress, Randomness, Settings, option, silent
-from skiplens.base.errors import DataError, InvalidInputError, did_you_mean
+from skiplens.base import DataError, InvalidInputError, Progress, Randomness, Settings, did_you_mean, option, silent
 from skiplens.base.files import is_folder, user_path
 from skiplens.data.catalogue import CATALOGUE
 from skiplens.data.fetch import get

@@ -16,8 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, SkiplensError, pick, refuse_if
+from skiplens.base import Float, InvalidInputError, SkiplensError, pick, refuse_if
 from skiplens.base.preserve_state import SelfChangeError, preserve_state
 from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, require_module, samples_of

@@ -8,10 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor, fx
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import CoupledSamplesError, DidNotConverge, InvalidInputError, refuse_if
+from skiplens.base import CoupledSamplesError, DidNotConverge, Float, InvalidInputError, Progress, refuse_if, silent
 from skiplens.base.memory import budget_bytes, is_shortage, require_fits
-from skiplens.base.progress import Progress, silent
 from skiplens.graph.network import Call, ResidualNetwork, plain_call, plan
 from skiplens.graph.operations import operation
 from skiplens.linalg.low_rank_update import updated_eigenvalues

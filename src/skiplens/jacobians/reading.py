@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base import Float, InvalidInputError, did_you_mean
 from skiplens.linalg.conditioning import condition_number
 from skiplens.linalg.density import weighted_quantiles
 from skiplens.readings.reading import Reading

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Progress, Randomness, silent
-from skiplens.base.axes import Bool, Float
+from skiplens.base import Bool, Float, InvalidInputError, Progress, Randomness, silent
 from skiplens.linalg.lanczos import tridiagonalise_each
 from skiplens.linalg.operator import SymmetricOperator
 from skiplens.linalg.trace import draw

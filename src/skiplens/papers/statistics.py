@@ -13,9 +13,7 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from skiplens.base import Randomness, Settings, option
-from skiplens.base.axes import Float
-from skiplens.base.errors import refuse_if
+from skiplens.base import Float, Randomness, Settings, option, refuse_if
 from skiplens.kernels.finite_width.simulation import estimate
 from skiplens.papers.study import Judgement, Table, Word
 from skiplens.plots.figure import Band as FigureBand

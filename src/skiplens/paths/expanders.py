@@ -7,8 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, fx
 
-from skiplens.base import InvalidInputError, Randomness, Settings, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, InvalidInputError, Randomness, Settings, option
 from skiplens.graph.network import ResidualNetwork
 from skiplens.paths import forward
 from skiplens.paths.backward import pull_back, weight_paths

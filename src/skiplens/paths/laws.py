@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, pick, refuse_if
+from skiplens.base import Float, InvalidInputError, pick, refuse_if
 from skiplens.paths.weights import log_binomial, path_weights
 
 _LOG_RANGE = (-25.0, 12.0)  # of a law's parameter

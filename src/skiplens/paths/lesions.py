@@ -9,10 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from skiplens.base import InvalidInputError, NotResidualError, Randomness
-from skiplens.base.axes import Float
+from skiplens.base import Float, InvalidInputError, NotResidualError, Progress, Randomness, silent, track
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent, track
 from skiplens.edits.lesions import Replacement, exchangeable, output_with, reordered, without_blocks
 from skiplens.graph.batch import as_batches, concatenate
 from skiplens.graph.dissect import dissect

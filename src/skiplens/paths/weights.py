@@ -7,9 +7,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError, refuse_if
-from skiplens.base.memory import budget_bytes, require_fits
+from skiplens.base import Float, Int, InvalidInputError, budget_bytes, refuse_if, require_fits
 
 _TEMPORARIES = 12  # float64 arrays of the result's size that are alive at once
 

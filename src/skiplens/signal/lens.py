@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from skiplens.base import InvalidInputError, NotExportableError, Progress, Randomness, silent
+from skiplens.base import Float, InvalidInputError, NotExportableError, Progress, Randomness, silent
 from skiplens.base.arguments import type_name
-from skiplens.base.axes import Float
 from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.dissect import CHOSEN_BLOCKS

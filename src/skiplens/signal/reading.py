@@ -8,8 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.words import in_words
+from skiplens.base import Float, Int, in_words
 from skiplens.readings.reading import Reading
 
 Names = tuple[str, ...]

@@ -16,8 +16,7 @@ from multiprocessing.context import SpawnProcess
 
 import torch
 
-from skiplens.base.errors import refuse_if
-from skiplens.base.memory import budget_bytes
+from skiplens.base import budget_bytes, refuse_if
 from skiplens.sweeps.run import Failure, Outcome, Run, perform
 
 Running = Callable[[int], None]  # called with the number of runs being done now

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from skiplens.base.errors import InvalidInputError, SettingsError, did_you_mean
+from skiplens.base import InvalidInputError, Settings, SettingsError, did_you_mean
 from skiplens.base.files import write_content
-from skiplens.base.settings import Settings
 from skiplens.base.version import VERSION
 from skiplens.readings import Reading, Store
 from skiplens.sweeps.executor import Executor, ThisProcess

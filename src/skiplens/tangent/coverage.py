@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from skiplens.base import Randomness
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness
 from skiplens.base.memory import is_shortage
 from skiplens.base.preserve_state import SelfChangeError
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable

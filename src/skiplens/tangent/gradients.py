@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import jacrev, vmap
 
-from skiplens.base.axes import Float
+from skiplens.base import Float
 from skiplens.base.memory import fresh_empty, fresh_zeros
 from skiplens.graph.functional import PureModel, transformable
 from skiplens.graph.inputs import Samples

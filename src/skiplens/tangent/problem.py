@@ -7,9 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.base.memory import budget_bytes, require_fits
-from skiplens.base.progress import Progress, silent
+from skiplens.base import InvalidInputError, Progress, budget_bytes, did_you_mean, require_fits, silent
 from skiplens.graph import functional
 from skiplens.graph.inputs import Inputs, Samples, samples_of
 from skiplens.tangent.gradients import Buffer

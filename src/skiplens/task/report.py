@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from skiplens.base import Progress, Randomness, silent
-from skiplens.base.words import in_words, times
+from skiplens.base import Progress, Randomness, in_words, silent, times
 from skiplens.graph.lens import Lens, Subject
 from skiplens.plots.figure import Bars, Figure, drawn, numbers
 from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section, provenance_of

@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from skiplens.base import InvalidInputError, Progress, silent
+from skiplens.base import InvalidInputError, Progress, Randomness, own_random_state, seed_torch, silent
 from skiplens.base.identity import fingerprint
-from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.batch import Batch
 from skiplens.graph.loss import Loss, LossFunction
 from skiplens.readings.reading import Provenance

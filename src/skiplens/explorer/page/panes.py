@@ -12,8 +12,7 @@ from urllib.parse import quote
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from skiplens.base.errors import SkiplensError
-from skiplens.base.words import in_words
+from skiplens.base import SkiplensError, in_words
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Slider, State, Switch, query_of, read
 from skiplens.explorer.exports import TABLE, picture_code
 from skiplens.explorer.measurements import Measurements, MeasurementStatus

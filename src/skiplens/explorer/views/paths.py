@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from skiplens import data, zoo
-from skiplens.base import NotResidualError, Progress
-from skiplens.base.words import in_words, percent
+from skiplens.base import NotResidualError, Progress, in_words, percent
 from skiplens.edits.initialisation import scale_branch_ends
 from skiplens.explorer.control import Choice, Control
 from skiplens.explorer.view import Drawing, Values, View

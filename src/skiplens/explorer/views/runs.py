@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from skiplens.base.errors import InvalidInputError, refuse_if
-from skiplens.base.progress import Progress, track
+from skiplens.base import InvalidInputError, Progress, refuse_if, track
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Switch
 from skiplens.explorer.view import Download, Drawing, Values, View
 from skiplens.explorer.views import runs_folder

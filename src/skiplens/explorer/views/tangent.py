@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from skiplens.base.progress import Progress, silent, track
-from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words
+from skiplens.base import Progress, Randomness, in_words, silent, track
 from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.kernels.arc_cosine import Correlation

@@ -4,8 +4,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.base.words import in_words
+from skiplens.base import InvalidInputError, did_you_mean, in_words
 from skiplens.plots.figure import BAD, GOOD, UNKNOWN, Bars, Figure, drawn, numbers
 from skiplens.plots.section import KeyNumber, Scale, Section, provenance_of
 from skiplens.readings.reading import Reading

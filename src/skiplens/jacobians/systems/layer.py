@@ -17,8 +17,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 
 Weights = Float[Tensor, " params"]
 Inputs = Float[Tensor, "inputs samples"]

@@ -8,8 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import DataError
+from skiplens.base import DataError, Float
 from skiplens.data import fit_whitening, get, sample
 from skiplens.linalg.second_moments import SecondMoments, second_moments
 from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, plain_units, shortcut_units

@@ -7,8 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from skiplens.base import Randomness, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, option
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source

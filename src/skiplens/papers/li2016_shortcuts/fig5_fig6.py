@@ -8,8 +8,7 @@ from functools import cache, wraps
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import option
+from skiplens.base import Float, option
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source

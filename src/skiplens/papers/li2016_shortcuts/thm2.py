@@ -6,8 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import option
+from skiplens.base import Float, option
 from skiplens.linalg.second_moments import SecondMoments
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common, hessian

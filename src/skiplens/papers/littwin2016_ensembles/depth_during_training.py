@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base import Randomness, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, option
 from skiplens.papers import statistics
 from skiplens.papers.images import Portion, missing, training_and_test
 from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, looked_at

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base import Randomness, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, option
 from skiplens.data.synthetic import Difference, gaussian_classes
 from skiplens.graph import ResidualNetwork, dissect
 from skiplens.papers import statistics

@@ -12,8 +12,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Generator, Tensor
 
-from skiplens.base import Randomness, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, option
 from skiplens.papers import statistics
 from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, RATIOS, REPLICATES, SIZES, judge_always
 from skiplens.papers.littwin2016_ensembles.dynamics import branch_scale_slope, layer_scale_increment, spin_glass_depth

@@ -9,8 +9,7 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, InvalidInputError, option
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity.common import figure, histogram
 from skiplens.papers.statistics import Band, Readings, decide, over_seeds, stacked

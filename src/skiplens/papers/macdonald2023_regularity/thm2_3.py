@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import option
+from skiplens.base import Float, option
 from skiplens.jacobians.systems.smoothness import certified_smoothness, descent_constant
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common

@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import option
+from skiplens.base import Float, option
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.costs import SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base import Progress, Randomness, silent
-from skiplens.base.axes import Bool, Float, Int
-from skiplens.base.errors import refuse_if
+from skiplens.base import Bool, Float, Int, Progress, Randomness, refuse_if, silent
 from skiplens.training.checkpoints import Checkpoint, Keeper
 from skiplens.zoo.weight_laws import Law
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from skiplens.base import InvalidInputError, Randomness
-from skiplens.base.axes import Float
+from skiplens.base import Float, InvalidInputError, Randomness
 from skiplens.base.identity import fingerprint
 from skiplens.graph.batch import Batch
 from skiplens.graph.loss import LossFunction

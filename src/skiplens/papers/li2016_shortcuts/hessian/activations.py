@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.base.memory import budget_bytes, require_fits
+from skiplens.base import Float, InvalidInputError, budget_bytes, did_you_mean, require_fits
 from skiplens.linalg.second_moments import check_data, require_finite
 
 Samples = Float[Tensor, "samples width"]

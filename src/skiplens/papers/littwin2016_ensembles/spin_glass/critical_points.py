@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.errors import TooLargeError
+from skiplens.base import Float, Int, TooLargeError
 from skiplens.papers.littwin2016_ensembles.spin_glass import hamiltonian
 from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import log_expected_total
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass, onto_sphere, tangent_part

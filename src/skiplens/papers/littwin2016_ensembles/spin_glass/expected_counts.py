@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, TooLargeError, refuse_if
+from skiplens.base import Float, InvalidInputError, TooLargeError, refuse_if
 
 LARGEST_RESOLVED = 200  # spins up to which counts are resolved by index: the work grows with the fourth power
 LARGEST_TOTAL = 20_000  # spins up to which the total is computed
