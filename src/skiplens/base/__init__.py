@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from skiplens.base.errors import BrokenFileError as BrokenFileError
 from skiplens.base.errors import ClusterError as ClusterError
-from skiplens.base.errors import CoupledSamplesError, NoTargetsError, NotReachedError, did_you_mean, pick, refuse_if
+from skiplens.base.errors import CoupledSamplesError, NotReachedError, did_you_mean, pick, refuse_if, require_known
 from skiplens.base.errors import DataError as DataError
 from skiplens.base.errors import DidNotConverge as DidNotConverge
 from skiplens.base.errors import InvalidInputError as InvalidInputError

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from skiplens.base import InvalidInputError, Progress, budget_bytes, did_you_mean, silent, track
+from skiplens.base import Progress, budget_bytes, require_known, silent, track
 from skiplens.base.arguments import accept_old_order
 from skiplens.base.identity import fingerprint, identity_of
 from skiplens.base.preserve_state import preserve_state, threads
@@ -79,10 +79,8 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
         >>> loss_landscape(model, data, loss="mse", directions=along, points=3, radius=2.0).losses.tolist()
         [2.0, 0.0, 2.0]
     """
-    if isinstance(directions, str) and directions not in landscape_directions.KINDS:
-        raise InvalidInputError(
-            f"directions={directions!r} is unknown. {did_you_mean(directions, landscape_directions.KINDS)}"
-        )
+    if isinstance(directions, str):
+        require_known(directions, landscape_directions.KINDS, f"directions={directions!r} is unknown.")
     options = landscape_directions.LandscapeOptions(
         dimensions, points, radius, normalise, tolerance, max_products, workers, journal, seed, memory
     )

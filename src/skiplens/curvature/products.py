@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from skiplens.base import InvalidInputError, NotReachedError, NotTwiceDifferentiableError
+from skiplens.base.errors import InvalidInputError, NotReachedError, NotTwiceDifferentiableError
 from skiplens.base.memory import is_shortage
 from skiplens.curvature.problem import Objective, require_scalar
 from skiplens.graph.batch import Batch

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from skiplens.base import InvalidInputError, NoTargetsError, SkiplensError, refuse_if
 from skiplens.base.arguments import Arguments
+from skiplens.base.errors import InvalidInputError, NoTargetsError, SkiplensError, refuse_if
 from skiplens.base.memory import is_shortage
 from skiplens.graph.inputs import named_tensors
 from skiplens.graph.rows import Rows, are_rows, as_tensor, joined

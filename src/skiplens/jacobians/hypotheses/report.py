@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from skiplens.base import InvalidInputError, did_you_mean, in_words
+from skiplens.base import in_words, require_known
 from skiplens.plots.figure import BAD, GOOD, UNKNOWN, Bars, Figure, drawn, numbers
 from skiplens.plots.section import KeyNumber, Scale, Section, provenance_of
 from skiplens.readings.reading import Reading
@@ -62,8 +62,7 @@ class HypothesesReading(Reading, kind="hypotheses"):
 
     def __getitem__(self, label: str) -> Mapping[str, Any]:
         """The row of one hypothesis, such as ``reading["S1"]``."""
-        if label not in self.labels:
-            raise InvalidInputError(f"There is no hypothesis {label!r}. {did_you_mean(label, self.labels)}")
+        require_known(label, self.labels, f"There is no hypothesis {label!r}.")
         return self.rows()[self.labels.index(label)]
 
     @property
