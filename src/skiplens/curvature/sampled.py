@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Progress, Randomness, Settings, SkiplensError
+from skiplens.base import InvalidInputError, Progress, Randomness, Settings, SkiplensError, refuse_if
 from skiplens.base.memory import budget_bytes, readable, require_fits
 from skiplens.curvature.operator import SPARE_VECTORS, Kind
 from skiplens.curvature.reading import FLAT
@@ -67,8 +67,7 @@ class SpectrumOptions(Settings):
                 f"moment_products={self.moment_products}; ask for at least 6, or for 0 to take trace and norm from the "
                 "density."
             )
-        if not self.tolerance > 0:
-            raise InvalidInputError(f"tolerance={self.tolerance}; the residual to stop at must be positive.")
+        refuse_if(not self.tolerance > 0, f"tolerance={self.tolerance}; the residual to stop at must be positive.")
         if self.vectors and not self.extremes:
             raise InvalidInputError("vectors=True keeps the eigenvectors of the extremes; ask for extremes=1 or more.")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base import Bool, Float, InvalidInputError, Progress, Randomness, silent
+from skiplens.base import Bool, Float, InvalidInputError, Progress, Randomness, refuse_if, silent
 from skiplens.linalg.lanczos import tridiagonalise_each
 from skiplens.linalg.operator import SymmetricOperator
 from skiplens.linalg.trace import draw
@@ -81,8 +81,7 @@ def normal_curves(
     nodes: Float[Tensor, "probes steps"], weights: Float[Tensor, "probes steps"], grid: Grid, width: float
 ) -> Float[Tensor, "probes grid"]:
     """For each row of nodes the sum of normal curves of this width and of these weights, on `grid`."""
-    if not width > 0:
-        raise InvalidInputError(f"A density was asked for with width={width}; the width must be positive.")
+    refuse_if(not width > 0, f"A density was asked for with width={width}; the width must be positive.")
     distance = (grid[None, None, :] - nodes[:, :, None]) / width
     return (weights[:, :, None] * torch.exp(-distance.square() / 2)).sum(1) / (width * (2 * torch.pi) ** 0.5)
 
