@@ -298,6 +298,11 @@ def curve(
     return band, Line(numbers(x), numbers(mean), name, dashed=dashed, colour=shade)
 
 
+def curves(series: Iterable[tuple[Places, Tensor, str]]) -> list[Mark]:
+    """The marks of several series, each given by its places, its values and its name, in colours of their own."""
+    return [mark for number, one in enumerate(series) for mark in curve(*one, number)]
+
+
 def mean_points(x: Places, values: Float[Tensor, "replicates places"], name: str) -> Points:
     """Means over the replicates with their standard errors."""
     found = estimate(values)

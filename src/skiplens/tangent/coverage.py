@@ -15,6 +15,7 @@ from skiplens.graph.inputs import Samples
 from skiplens.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record
 from skiplens.tangent.gradients import (
     Buffer,
+    Counts,
     Deferred,
     Factored,
     GradientForm,
@@ -265,11 +266,7 @@ class LayerRows(Source):
         return [forms[index] for index in range(len(pieces))]
 
     def _fill_chunk(
-        self,
-        forward: "_Pass",
-        outputs: Sequence[int],
-        forms: dict[int, GradientForm],
-        memory: tuple[tuple[int, int], Buffer],
+        self, forward: "_Pass", outputs: Sequence[int], forms: dict[int, GradientForm], memory: tuple[Counts, Buffer]
     ) -> None:
         """One chunk of samples; its graph is gone when this returns. Forms not there yet are made in `memory`."""
         for index, piece in enumerate(forward.pieces):
@@ -310,7 +307,7 @@ class _Pass:
             raise error if is_shortage(error) else PatternChanged(f"a module got other samples: {error}") from error
 
     @torch.no_grad()
-    def empty(self, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> Factored | Deferred:
+    def empty(self, piece: ParameterSlice, counts: Counts, buffer: Buffer) -> Factored | Deferred:
         """Room for the factors, or for the inputs and cotangents, of all samples and outputs."""
         use, (samples, outputs) = self.uses[piece.parameter][0], counts
         call = self.calls[use.module, use.call]

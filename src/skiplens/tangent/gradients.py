@@ -18,6 +18,7 @@ from skiplens.graph.inputs import Samples
 from skiplens.tangent.calls import call_with
 from skiplens.tangent.rules import Rule
 
+Counts = tuple[int, int]  # of samples and outputs
 _SCRATCH_BYTES = {"cpu": 12 * 2**20, "cuda": 2**28}  # long enough for matrix products at full speed
 _SCRATCH_SHARE = 1 / 8  # of a large buffer: shorter slices of many samples would mean more passes over the inputs
 _SAMPLES_AT_ONCE = {"cpu": 16, "cuda": 256}
@@ -227,7 +228,7 @@ class SingleRows(Source):
         return list(forms)
 
 
-def empty_gradients(pure: PureModel, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> Gradients:
+def empty_gradients(pure: PureModel, piece: ParameterSlice, counts: Counts, buffer: Buffer) -> Gradients:
     """Room for the gradients of so many samples and outputs, to be filled."""
     return Gradients(buffer.take(*counts, _rows_of(pure.parameters[piece.parameter], piece, leading=0).numel()))
 

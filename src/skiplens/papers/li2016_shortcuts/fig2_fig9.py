@@ -17,7 +17,7 @@ from skiplens.papers import statistics
 from skiplens.papers.images import NOT_DONE, Portion, missing, needs, training_and_test
 from skiplens.papers.statistics import Band, Readings, against, decide, over_seeds, stacked, values, whole
 from skiplens.papers.study import Item, Judgement, Preset, claim
-from skiplens.plots.figure import Figure, Line, Mark, Points, Reference, colour, numbers
+from skiplens.plots.figure import Figure, Line, Points, Reference, colour, numbers
 from skiplens.sweeps.run import Run, unfinished_work
 from skiplens.training import Recipe, evaluate
 from skiplens.training.batched.side_by_side import train_side_by_side
@@ -307,10 +307,8 @@ def draw_fig2(readings: Readings) -> tuple[Figure, ...]:
     """Mean norm of the convolutions against epochs, one curve a depth."""
     if not readings:
         return ()
-    marks: list[Mark] = []
-    for number, depth in enumerate(values(readings, "depth")):
-        norms = stacked(readings, "norm", depth=depth)
-        marks += statistics.curve(range(norms.shape[1]), norms, f"{depth} layers", number)
+    norms = {f"{depth} layers": stacked(readings, "norm", depth=depth) for depth in values(readings, "depth")}
+    marks = statistics.curves((range(found.shape[1]), found, name) for name, found in norms.items())
     for power, epoch in enumerate(readings[0].setting("milestones"), 2):
         marks.append(Reference(float(epoch), f"learning rate {0.1**power:.2g}", "x"))
     caption = (

@@ -12,9 +12,9 @@ from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
 from skiplens.papers.li2016_shortcuts.hessian import linear_hessian, spectrum_of
-from skiplens.papers.statistics import Band, Readings, curve, decide, figure, over_seeds, raw_tables, values
+from skiplens.papers.statistics import Band, Readings, curves, decide, figure, over_seeds, raw_tables, values
 from skiplens.papers.study import Item, Judgement, Preset, claim, claims
-from skiplens.plots.figure import Figure, Mark
+from skiplens.plots.figure import Figure
 from skiplens.sweeps.run import Run
 from skiplens.training.batched import BatchedPlan, Units, drawn_starts, train_linear_networks, train_rectified_networks
 
@@ -136,9 +136,8 @@ def draw_fig3(readings: Readings) -> tuple[Figure, ...]:
         ("identity", "left", "without nonlinearities"),
         ("relu", "right", "with ReLUs at mid positions"),
     ):
-        marks: list[Mark] = []
-        for number, reading in enumerate(statistics.chosen(readings, activation=activation)):
-            marks += curve(reading["epoch"], reading["norm"].T, f"depth {reading.setting('depth')}", number)
+        found = statistics.chosen(readings, activation=activation)
+        marks = curves((one["epoch"], one["norm"].T, f"depth {one.setting('depth')}") for one in found)
         title = f"Figure 3 {side}: 2-shortcut networks {words}"
         panels.append(figure((f"norms_{side}", title), caption, ("epoch", "mean of ‖W‖_F over the matrices"), marks))
     return tuple(panels)
@@ -270,9 +269,7 @@ FIG4 = (_two_shortcut, *_GROWING, _xavier, _orthogonal_slower, _one_shortcut_lik
 
 def draw_fig4(readings: Readings) -> tuple[Figure, ...]:
     """One curve a kind of network."""
-    marks: list[Mark] = []
-    for number, family in enumerate(FAMILY_NAMES):
-        marks += curve(*log_conditions(readings, family), family, number)
+    marks = curves((*log_conditions(readings, family), family) for family in FAMILY_NAMES)
     words = ("initial_condition_numbers", "Figure 4: initial condition numbers of linear networks")
     caption = (
         "2-shortcut networks have the same condition number at every depth. It grows linearly for 1-shortcut networks "

@@ -361,9 +361,7 @@ def draw_fig5(readings: Readings) -> tuple[Figure, ...]:
 
 def draw_fig6(readings: Readings) -> tuple[Figure, ...]:
     """The index against the loss, and a single run's gradient and index."""
-    marks: list[Mark] = []
-    for number, family in enumerate(LEARNING_RATES):
-        marks += statistics.curve(*at_losses(readings, family, "index"), family, number)
+    marks = statistics.curves((*at_losses(readings, family, "index"), family) for family in LEARNING_RATES)
     caption = "The index of 2-shortcut networks is below that of orthogonal ones, and drops at the beginning."
     left = _against_loss(("index_at_losses", "Figure 6 left: share of negative eigenvalues"), caption, "index", marks)
     run = chosen(readings, descent)[0]

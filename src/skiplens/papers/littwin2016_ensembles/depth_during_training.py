@@ -228,14 +228,12 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
 
 def _spectrum(readings: Readings, kind: str, name: str) -> Figure:
     shares, steps = stacked(readings, "share"), readings[0]["step"]
-    marks: list[Mark] = []
-    for index, look in enumerate((0, -1)):
-        marks += curve(range(shares.shape[2]), shares[:, look], f"step {int(steps[look])}", index)
+    numbers = range(shares.shape[2])
     return statistics.figure(
         (f"spectrum_{kind}", f"Path spectrum before and after training: {name}"),
         "Share of the energy of the logits that passes so many branches; means and deviations over seeds.",
         ("branches on the path", "share of the energy"),
-        marks,
+        statistics.curves((numbers, shares[:, look], f"step {int(steps[look])}") for look in (0, -1)),
     )
 
 
