@@ -101,9 +101,8 @@ def digit_starts(settings: Starts) -> dict[str, Tensor]:
 def digit_parameters(settings: Parameters) -> dict[str, Tensor]:
     """Singular values (networks, values) of DF, the derivative of the logits with respect to the parameters."""
     images, _ = digits.batch_of(settings, settings.replicate)
-    return {
-        "values": torch.stack([digits.parameter_spectrum(network, images) for network in _networks(settings, PRINTED)])
-    }
+    spectra = [digits.parameter_spectrum(network, images) for network in _networks(settings, PRINTED)]
+    return {"values": torch.stack(spectra)}
 
 
 def digit_blocks(settings: Blocks) -> dict[str, Tensor]:
