@@ -1,7 +1,7 @@
 """The named errors of Skiplens: each says what came, what was wanted and what to do."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -94,9 +94,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def pick(known: Mapping[str, T], name: str, problem: str, kind: type[SkiplensError] = InvalidInputError) -> T:
     """The entry called `name`, or an error that tells the problem and the nearest names."""
+    require_known(name, known, problem, kind)
+    return known[name]
+
+
+def require_known(
+    name: str, known: Collection[str], problem: str, kind: type[SkiplensError] = InvalidInputError
+) -> None:
+    """Refuse a name that is not among the known ones, with the problem and the nearest names."""
     if name not in known:
         raise kind(f"{problem} {did_you_mean(str(name), known)}")
-    return known[name]
 
 
 def refuse_if(problem: object, message: str, kind: type[Exception] = InvalidInputError) -> None:

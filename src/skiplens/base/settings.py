@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
-from skiplens.base.errors import SettingsError, did_you_mean, refuse_if
+from skiplens.base.errors import SettingsError, refuse_if, require_known
 
 
 def option(default: Any, help: str, **metadata: Any) -> Any:
@@ -65,8 +65,7 @@ class Settings:
             raise SettingsError(f"{cls.__name__} wants a JSON object, got {type(values).__name__}.")
         known = [f.name for f in fields(cls)]
         for name in values:
-            if name not in known:
-                raise SettingsError(f"{cls.__name__} has no setting {name!r}. {did_you_mean(name, known)}")
+            require_known(name, known, f"{cls.__name__} has no setting {name!r}.", SettingsError)
         return cls(**dict(values))
 
     def __str__(self) -> str:

@@ -10,11 +10,10 @@ from unittest import mock
 import torch
 from torch import nn
 
-from skiplens.base.errors import InvalidInputError, ModelSpecError, SkiplensError, did_you_mean
+from skiplens.base import InvalidInputError, ModelSpecError, Randomness, SkiplensError, did_you_mean, require_known
 from skiplens.base.files import is_folder, user_path
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.preserve_state import preserve_random_state
-from skiplens.base.randomness import Randomness
 from skiplens.graph.batch import Batch, as_batch
 from skiplens.graph.inputs import first_line
 
@@ -93,15 +92,13 @@ def _hugging_face(name: str, options: Mapping[str, Any], pretrained: bool) -> nn
 
 def _timm(name: str, options: Mapping[str, Any], pretrained: bool) -> nn.Module:
     timm = optional_import("timm", "models named timm:…")
-    if name not in timm.list_models():
-        raise ModelSpecError(f"timm has no model {name!r}. {did_you_mean(name, timm.list_models())}")
+    require_known(name, timm.list_models(), f"timm has no model {name!r}.", ModelSpecError)
     return timm.create_model(name, pretrained=pretrained, **options)
 
 
 def _torchvision(name: str, options: Mapping[str, Any], pretrained: bool) -> nn.Module:
     models = optional_import("torchvision.models", "models named torchvision:…", "torchvision")
-    if name not in models.list_models():
-        raise ModelSpecError(f"torchvision has no model {name!r}. {did_you_mean(name, models.list_models())}")
+    require_known(name, models.list_models(), f"torchvision has no model {name!r}.", ModelSpecError)
     return models.get_model(name, weights="DEFAULT" if pretrained else None, **options)
 
 

@@ -11,12 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from skiplens.base import Progress, budget_bytes, require_known, silent, track
 from skiplens.base.arguments import accept_old_order
-from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.identity import fingerprint, identity_of
-from skiplens.base.memory import budget_bytes
 from skiplens.base.preserve_state import preserve_state, threads
-from skiplens.base.progress import Progress, silent, track
 from skiplens.curvature import landscape_directions
 from skiplens.curvature.landscape_reading import LandscapeReading
 from skiplens.curvature.operator import loss_operator, needs_of
@@ -81,10 +79,8 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
         >>> loss_landscape(model, data, loss="mse", directions=along, points=3, radius=2.0).losses.tolist()
         [2.0, 0.0, 2.0]
     """
-    if isinstance(directions, str) and directions not in landscape_directions.KINDS:
-        raise InvalidInputError(
-            f"directions={directions!r} is unknown. {did_you_mean(directions, landscape_directions.KINDS)}"
-        )
+    if isinstance(directions, str):
+        require_known(directions, landscape_directions.KINDS, f"directions={directions!r} is unknown.")
     options = landscape_directions.LandscapeOptions(
         dimensions, points, radius, normalise, tolerance, max_products, workers, journal, seed, memory
     )
@@ -157,11 +153,9 @@ class _Slice:
             how: dict[str, Any] = {"memory": self.options.memory, "progress": self.progress}
             operator = loss_operator(pure.model, data, loss=loss, parameters=names, **how)
             found = landscape_directions.eigenvector_directions(operator, self.kind, self.options)
-        return (
-            landscape_directions.filter_normalised(found, order, pure.parameters)
-            if self.normalisation == "filter"
-            else found
-        )
+        if self.normalisation == "filter":
+            return landscape_directions.filter_normalised(found, order, pure.parameters)
+        return found
 
     @property
     def normalisation(self) -> str:

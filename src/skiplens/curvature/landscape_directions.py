@@ -15,15 +15,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from skiplens.base import BrokenFileError, InvalidInputError, Randomness, Settings
-from skiplens.base.axes import Float
-from skiplens.base.errors import refuse_if
+from skiplens.base import BrokenFileError, Float, InvalidInputError, Randomness, Settings, refuse_if
 from skiplens.base.files import write_atomically
 from skiplens.curvature.operator import LossOperator
 from skiplens.curvature.problem import FlatOrder
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
 
 Normalisation = Literal["auto", "filter", "none"]
+_DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, RuntimeError, ValueError, KeyError)
 
 
 class LandscapeOptions(Settings):
@@ -145,9 +144,6 @@ def _require_length(vectors: Sequence[Tensor], where: str) -> None:
 def _without_derivatives(vectors: Sequence[Tensor], names: Sequence[str]) -> DirectionSet:
     unknown = torch.full((len(vectors),), torch.nan)
     return DirectionSet(torch.stack(list(vectors), 1), tuple(names), unknown, unknown)
-
-
-_DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, RuntimeError, ValueError, KeyError)
 
 
 class Journal:

@@ -8,12 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from skiplens.base import Float, InvalidInputError, Progress, require_known, silent, track
 from skiplens.base.arguments import accept_old_order
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.memory import REDUCTION, budget_bytes, give_back
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent, track
 from skiplens.curvature import products
 from skiplens.curvature.problem import (
     PIECE_BYTES,
@@ -76,8 +74,7 @@ def loss_operator(  # noqa: PLR0913 - options by keyword
                 [0., 1.]], dtype=torch.float64)
     """
     rule = loss_rule(loss)
-    if kind not in _CURVATURES:
-        raise InvalidInputError(f"There is no matrix called {kind!r}. {did_you_mean(kind, _CURVATURES)}")
+    require_known(kind, _CURVATURES, f"There is no matrix called {kind!r}.")
     if kind != "hessian" and loss is None:
         raise InvalidInputError(
             f"kind={kind!r} needs the loss as a function of the outputs, but loss=None leaves it inside the model. "

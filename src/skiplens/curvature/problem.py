@@ -9,11 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from skiplens.base import InvalidInputError, Progress, SkiplensError
+from skiplens.base import Float, InvalidInputError, Progress, SkiplensError, budget_bytes, give_back, require_least
 from skiplens.base.arguments import type_name
-from skiplens.base.axes import Float
 from skiplens.base.identity import fingerprint
-from skiplens.base.memory import budget_bytes, give_back, require_least
 from skiplens.curvature.convolution import PlainConvolutions
 from skiplens.graph import functional
 from skiplens.graph.batch import Batch, Batches, as_batches, concatenate

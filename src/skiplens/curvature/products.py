@@ -17,6 +17,7 @@ from skiplens.graph.batch import Batch
 from skiplens.graph.functional import main_output
 
 Tensors = Sequence[Tensor]
+_MISSING = re.compile(r"derivative for '?(?:aten::)?(?P<operation>\w+)'? is not implemented")
 
 
 class BatchCurvature(ABC):
@@ -141,9 +142,6 @@ def graph_bytes_per_sample(differentiate: Differentiate, objective: Objective, b
         curvature, kept = built(few)
     _require_twice(curvature, objective, few)
     return kept // few.samples + 1
-
-
-_MISSING = re.compile(r"derivative for '?(?:aten::)?(?P<operation>\w+)'? is not implemented")
 
 
 def _require_twice(curvature: BatchCurvature, objective: Objective, few: Batch) -> None:

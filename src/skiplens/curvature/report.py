@@ -8,11 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 
+from skiplens.base import Progress, Randomness, budget_bytes, free_bytes, in_words, percent, plus_minus, silent, track
 from skiplens.base.errors import NotExportableError, NotReachedError
-from skiplens.base.memory import budget_bytes, free_bytes
-from skiplens.base.progress import Progress, silent, track
-from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words, percent, plus_minus
 from skiplens.curvature.operator import SPARE_VECTORS
 from skiplens.curvature.reading import HessianSpectrum
 from skiplens.curvature.sampled import SHARE_OF_VECTORS
@@ -30,6 +27,8 @@ MOST_EXACT = 100  # parameters up to which all eigenvalues are computed: one pro
 PASSES_OF_A_PRODUCT = 6  # a product with the Hessian in forward passes: two forward, and backward through both
 FEWEST_STEPS = 4  # of Lanczos, which show the extremes, with how far off they may be, and an outline of the density
 VECTORS, FEWEST_BYTES = 14, 2**31  # of the length of all parameters that are at hand at least, and what they may take
+_MOST_POINTS = 2000  # more eigenvalues than this are not drawn one by one
+MANY_STEPS = 1e4  # steps of gradient descent for the slow tenth of all directions that count as many
 
 
 @dataclass(frozen=True)
@@ -105,9 +104,6 @@ class CurvatureLens(Lens):
         if len(groups) > self.most_blocks:
             return {}, (f"The {len(groups)} residual blocks were not looked at one by one.",)
         return groups, ()
-
-
-_MOST_POINTS = 2000  # more eigenvalues than this are not drawn one by one
 
 
 def eigenvalue_density(reading: HessianSpectrum) -> Figure:
@@ -267,9 +263,6 @@ def _known(low: float, high: float) -> bool:
 
 def _percent(value: float, error: float) -> str:
     return f"{plus_minus(100 * value, 100 * error)} %"
-
-
-MANY_STEPS = 1e4  # steps of gradient descent for the slow tenth of all directions that count as many
 
 
 def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Progress, Randomness, Settings, SkiplensError
+from skiplens.base import InvalidInputError, Progress, Randomness, Settings, SkiplensError, refuse_if
 from skiplens.base.memory import budget_bytes, readable, require_fits
 from skiplens.curvature.operator import SPARE_VECTORS, Kind
 from skiplens.curvature.reading import FLAT
@@ -26,6 +26,11 @@ from skiplens.linalg.density import (
 from skiplens.linalg.trace import Moments, root_estimate, scatter_estimate, trace_and_frobenius
 
 Method = Literal["auto", "exact", "lanczos"]
+_FEWEST_SCATTERED = 4  # the scatter of two or three probes is a poor guess of their error
+SHARE_OF_VECTORS = 0.5  # the products of the operator need the rest
+POINTS = 512
+_WIDTHS_IN_SPAN = 100
+_MARGIN = 6  # widths beyond the extremes, so that the density integrates to one
 
 
 class SpectrumOptions(Settings):
@@ -62,8 +67,7 @@ class SpectrumOptions(Settings):
                 f"moment_products={self.moment_products}; ask for at least 6, or for 0 to take trace and norm from the "
                 "density."
             )
-        if not self.tolerance > 0:
-            raise InvalidInputError(f"tolerance={self.tolerance}; the residual to stop at must be positive.")
+        refuse_if(not self.tolerance > 0, f"tolerance={self.tolerance}; the residual to stop at must be positive.")
         if self.vectors and not self.extremes:
             raise InvalidInputError("vectors=True keeps the eigenvectors of the extremes; ask for extremes=1 or more.")
 
@@ -206,10 +210,6 @@ class SpectrumPlan:
     moment_products: int  # products for trace and Frobenius norm; 0 takes them from the density
 
 
-_FEWEST_SCATTERED = 4  # the scatter of two or three probes is a poor guess of their error
-SHARE_OF_VECTORS = 0.5  # the products of the operator need the rest
-
-
 def plan(operator: SymmetricOperator, options: SpectrumOptions) -> SpectrumPlan:
     """The plan that fits in the budget and holds the most vectors; refused where not even a few vectors fit."""
     vector = operator.size * operator.dtype.itemsize
@@ -232,11 +232,6 @@ def plan(operator: SymmetricOperator, options: SpectrumOptions) -> SpectrumPlan:
     products = min(wanted, 3 * ((room - ends) // 6))
     basis = min(largest, max(4 * ends, 40)) if searched else None
     return SpectrumPlan(at_once, with_basis > 0, basis, products if products >= 6 else 0)
-
-
-POINTS = 512
-_WIDTHS_IN_SPAN = 100
-_MARGIN = 6  # widths beyond the extremes, so that the density integrates to one
 
 
 def exact_curve(eigenvalues: Tensor) -> dict[str, Any]:

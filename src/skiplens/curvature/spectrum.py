@@ -10,10 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.linalg import vector_norm
 
-from skiplens.base import Progress, Randomness, silent
+from skiplens.base import Float, NotReachedError, Progress, Randomness, SkiplensError, pick, silent
 from skiplens.base.arguments import accept_old_order
-from skiplens.base.axes import Float
-from skiplens.base.errors import NotReachedError, SkiplensError, pick
 from skiplens.base.memory import share_of_memory
 from skiplens.base.preserve_state import preserve_state
 from skiplens.curvature import sampled

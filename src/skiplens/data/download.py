@@ -13,9 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from skiplens.base import DataError, InvalidInputError, Progress
+from skiplens.base import DataError, InvalidInputError, Progress, readable, refuse_if
 from skiplens.base.files import file_lock, is_file, user_path
-from skiplens.base.memory import readable
 from skiplens.base.optional_imports import optional_import
 from skiplens.data.catalogue import Archive, DataSet, Part
 
@@ -156,8 +155,7 @@ def fill(data_set: DataSet, contents: Iterable[tuple[Part, bytes]], target: Path
         for part, content in contents:
             (ready / part.name).write_bytes(require_checksum(part, content, f"{part.name} as it came"))
         missing = [part.name for part in data_set.parts if not (ready / part.name).is_file()]
-        if missing:
-            raise DataError(f"What came for {data_set.name} does not hold {', '.join(missing)}.")
+        refuse_if(missing, f"What came for {data_set.name} does not hold {', '.join(missing)}.", DataError)
         shutil.rmtree(target, ignore_errors=True)
         ready.replace(target)
 

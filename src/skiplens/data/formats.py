@@ -13,6 +13,10 @@ from skiplens.base.errors import DataError, InvalidInputError
 from skiplens.base.optional_imports import optional_import
 
 _UNSIGNED_BYTE = 0x08
+SHAPE = (3, 32, 32)
+PIXELS = 3 * 32 * 32
+_GREY_MODES = ("L", "1", "LA")
+_DEEP_MODES = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 
 
 def read_idx(content: bytes, where: str = "the idx file") -> Tensor:
@@ -41,10 +45,6 @@ def read_idx(content: bytes, where: str = "the idx file") -> Tensor:
     return torch.frombuffer(bytearray(content[start:]), dtype=torch.uint8).reshape(shape)
 
 
-SHAPE = (3, 32, 32)
-PIXELS = 3 * 32 * 32
-
-
 def read_cifar(content: bytes, label_bytes: int, classes: int, where: str = "the CIFAR file") -> tuple[Tensor, Tensor]:
     """The uint8 images (samples, 3, 32, 32) and the labels in `content`; the last label byte is the finest label."""
     record = label_bytes + PIXELS
@@ -65,10 +65,6 @@ def read_cifar(content: bytes, label_bytes: int, classes: int, where: str = "the
 def write_cifar(images: Tensor, labels: Tensor) -> bytes:
     """The binary file with one label byte per record that holds the uint8 `images`."""
     return torch.cat([labels.to(torch.uint8)[:, None], images.reshape(len(images), PIXELS)], dim=1).numpy().tobytes()
-
-
-_GREY_MODES = ("L", "1", "LA")
-_DEEP_MODES = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from skiplens.base import Progress, Randomness, Settings, option, silent
-from skiplens.base.errors import DataError, InvalidInputError, did_you_mean
+from skiplens.base import DataError, InvalidInputError, Progress, Randomness, Settings, did_you_mean, option, silent
 from skiplens.base.files import is_folder, user_path
 from skiplens.data.catalogue import CATALOGUE
 from skiplens.data.fetch import get
@@ -27,6 +26,9 @@ from skiplens.data.preprocessing import Standardisation, fit_whitening, measure_
 from skiplens.graph.batch import Batch, take
 
 _MEASURED_IMAGES = 1024
+_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+_MOST_WORKERS = 8
+_WAITING_PER_WORKER = 4
 
 
 class LoadOptions(Settings):
@@ -141,11 +143,6 @@ def _source(
             "cannot be had: it is for folders of images."
         )
     return images
-
-
-_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
-_MOST_WORKERS = 8
-_WAITING_PER_WORKER = 4
 
 
 @dataclass(frozen=True, eq=False)

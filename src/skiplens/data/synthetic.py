@@ -7,8 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 from skiplens.data.loading import ImageBatches
 from skiplens.data.preprocessing import Standardisation
 from skiplens.graph.batch import Batch

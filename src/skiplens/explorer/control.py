@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.errors import InvalidInputError, require_known
 
 Condition = tuple[str, tuple[Any, ...]]
 """The name of a control that comes before, and the values of it for which a control is shown."""
@@ -124,8 +124,7 @@ Control = Slider | Choice | Switch | Several
 
 def _one_of(words: str, options: Options) -> str:
     names = [name for name, _ in options]
-    if words not in names:
-        raise RefusedError(f"There is no {_quoted(words)}. {did_you_mean(words, names)}")
+    require_known(words, names, f"There is no {_quoted(words)}.", RefusedError)
     return words
 
 

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from skiplens.base import InvalidInputError, silent
+from skiplens.base import InvalidInputError, refuse_if, silent
 from skiplens.base.optional_imports import optional_import
 from skiplens.explorer.control import query_of, read, words_of
 from skiplens.explorer.view import Drawing, View, view_named
@@ -27,8 +27,7 @@ _ONE_AT_A_TIME = threading.Lock()  # Matplotlib's caches of fonts are not made f
 
 def exported(drawing: Drawing, name: str, ending: str) -> bytes:
     """The figure of that name, or the table, as the content of a file."""
-    if ending not in TYPES:
-        raise InvalidInputError(f"A view has no .{ending} files; ask for one of {', '.join(TYPES)}.")
+    refuse_if(ending not in TYPES, f"A view has no .{ending} files; ask for one of {', '.join(TYPES)}.")
     if name == TABLE and ending == "csv" and drawing.rows:
         return csv_text(drawing.rows).encode()
     figure = next((figure for figure in drawing.figures if figure.name == name), None)

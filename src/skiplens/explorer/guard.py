@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 COOKIE_DAYS = 30
 _SAME_PAGE = ("", "same-origin", "none")
 _LINK_FROM_ELSEWHERE = ("navigate", "/")  # all that another page may send a person to: nothing is downloaded there
+UPDATES = "/_dash-update-component"
+MOST_BODY_BYTES = 2**20  # of a request; a page with five hundred runs sends a tenth of it
 
 
 def is_loopback(host: str) -> bool:
@@ -76,10 +78,6 @@ def _name_in(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-UPDATES = "/_dash-update-component"
-MOST_BODY_BYTES = 2**20  # of a request; a page with five hundred runs sends a tenth of it
 
 
 def is_update(body: Any, callbacks: Mapping[str, Mapping[str, Any]]) -> bool:

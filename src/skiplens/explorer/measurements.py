@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any, Literal
 
-from skiplens.base.errors import SkiplensError
+from skiplens.base import SkiplensError
 from skiplens.base.memory import CEILING
 from skiplens.explorer.view import Values, View
 

@@ -16,8 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, SkiplensError, pick, refuse_if
+from skiplens.base import Float, InvalidInputError, SkiplensError, pick, refuse_if
 from skiplens.base.preserve_state import SelfChangeError, preserve_state
 from skiplens.graph.batch import tensors_in
 from skiplens.graph.inputs import Inputs, Samples, require_device, require_finite, require_module, samples_of
@@ -27,6 +26,7 @@ ParameterChoice = Iterable[str] | Callable[[str], bool] | None
 """Names of parameters, a test on names, or None for all that require a gradient."""
 
 Parameters = Mapping[str, Tensor]
+_ASSIGN_DATA = Tensor.data.__set__  # type: ignore[attr-defined]  # the type of a property of C
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,6 @@ class _NoAssignment(TorchFunctionMode):
             same = False
         if not same:
             raise SelfChangeError(f"the data of a {tuple(args[0].shape)} tensor is assigned")
-
-
-_ASSIGN_DATA = Tensor.data.__set__  # type: ignore[attr-defined]  # the type of a property of C
 
 
 def output_shape(pure: PureModel, samples: Samples) -> tuple[int, ...]:

@@ -32,6 +32,10 @@ OPERATIONS, PER_SECOND = 1e12, 5e10
 WORTH_THREADS = 2.5e9  # floating operations of a batch: below, threads wait for each other more than they compute
 FASTER = {"cuda": 100.0}  # times as many a second, by device; of a GPU a cautious number
 ENOUGH = 8  # samples up to which a lens counts the fewest passes that it can do with, not those that it usually takes
+SUMMED = "The loss is the sum of those of its {count} targets."
+RETURNED = "The data has no targets beside the inputs, so the loss is the one that the model returns."
+UNREAD = "The data has no targets and the loss reads none; what is told of targets is about nothing."
+HANDED = "The model takes its targets as an argument ({name}), so they were handed over with its inputs."
 
 
 @dataclass(frozen=True)
@@ -320,12 +324,6 @@ def as_one_argument(model: nn.Module, data: Any) -> Any:
     except SkiplensError:
         return data
     return as_batches(data).map(lambda batch: Batch((map_tensors(Tensor.clone, batch.inputs),), batch.targets))
-
-
-SUMMED = "The loss is the sum of those of its {count} targets."
-RETURNED = "The data has no targets beside the inputs, so the loss is the one that the model returns."
-UNREAD = "The data has no targets and the loss reads none; what is told of targets is about nothing."
-HANDED = "The model takes its targets as an argument ({name}), so they were handed over with its inputs."
 
 
 def with_targets(model: nn.Module, data: Any, loss: Loss = None) -> tuple[Any, Loss, tuple[str, ...]]:

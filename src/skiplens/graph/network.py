@@ -18,6 +18,9 @@ from skiplens.graph.flow import known_shape
 from skiplens.graph.operations import REARRANGING, hard_sigmoid, operation, step_by_step
 
 NetworkKind = Literal["residual", "dense", "mixed", "chain"]
+VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
+Part = Literal["block", "shortcut", "branch"]
+EMBEDDINGS = {"aten.embedding", "aten.embedding_bag"}
 
 
 @dataclass(frozen=True)
@@ -162,9 +165,6 @@ def _form(leaf: Any) -> Any:
     return (leaf.shape, leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
 
 
-VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
-
-
 def plan(wanted: Iterable[fx.Node], known: Iterable[fx.Node]) -> list[fx.Node]:
     """The operations needed to compute `wanted` when `known` are given, in execution order."""
     known, needed, pending = set(known), set[fx.Node](), list(wanted)
@@ -208,9 +208,6 @@ def leading_to_output(network: ResidualNetwork) -> ResidualNetwork:
     places = {block.index: place for place, block in enumerate(kept)}
     blocks = [replace(b, index=places[b.index], parent=places.get(-1 if b.parent is None else b.parent)) for b in kept]
     return replace(network, blocks=blocks)
-
-
-Part = Literal["block", "shortcut", "branch"]
 
 
 def part_function(
@@ -266,9 +263,6 @@ def _call_for(block: ResidualBlock, part: Part, plain: Call) -> Call:
         return plain(node, tuple(changed), keywords)
 
     return call
-
-
-EMBEDDINGS = {"aten.embedding", "aten.embedding_bag"}
 
 
 def sources_of(network: ResidualNetwork, output: fx.Node) -> tuple[fx.Node, ...]:

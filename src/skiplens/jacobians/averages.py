@@ -7,9 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import InvalidInputError, refuse_if
-from skiplens.base.progress import Progress, silent, track
-from skiplens.base.words import in_words
+from skiplens.base import InvalidInputError, Progress, in_words, refuse_if, silent, track
 from skiplens.edits.surgery import add_average_pool_skips
 from skiplens.jacobians.reading import JacobianSpectrum
 from skiplens.jacobians.spectrum import jacobian_spectrum

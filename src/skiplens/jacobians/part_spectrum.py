@@ -8,10 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor, fx
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import CoupledSamplesError, DidNotConverge, InvalidInputError, refuse_if
+from skiplens.base import CoupledSamplesError, DidNotConverge, Float, InvalidInputError, Progress, refuse_if, silent
 from skiplens.base.memory import budget_bytes, is_shortage, require_fits
-from skiplens.base.progress import Progress, silent
 from skiplens.graph.network import Call, ResidualNetwork, plain_call, plan
 from skiplens.graph.operations import operation
 from skiplens.linalg.low_rank_update import updated_eigenvalues
@@ -22,6 +20,11 @@ Function = Callable[[Tensor], Tensor]
 
 ROOM = 2**26  # bytes that one batched product may take; larger blocks win nothing on a processor
 TEMPORARIES = 8  # values of the widest layer that live at once in a product with one vector
+_BATCH_NORMS = {"aten.batch_norm", "aten._native_batch_norm_legit", "aten._native_batch_norm_legit_functional"}
+
+
+Statistics = tuple[Tensor, Tensor]  # mean and inverse standard deviation of each channel, shaped to multiply a batch
+_SPARE = 8  # random vectors beyond the rank, so that the span of their images is the whole range to working precision
 
 
 class Linearised:
@@ -95,12 +98,6 @@ class Linearised:
         )
         product = part.new_zeros(len(part), of.numel()) if product is None else product.detach()
         return product.reshape(len(part), -1)
-
-
-_BATCH_NORMS = {"aten.batch_norm", "aten._native_batch_norm_legit", "aten._native_batch_norm_legit_functional"}
-
-
-Statistics = tuple[Tensor, Tensor]  # mean and inverse standard deviation of each channel, shaped to multiply a batch
 
 
 def coupling_norms(network: ResidualNetwork, start: str, end: str, samples: int) -> dict[str, Statistics]:
@@ -309,9 +306,6 @@ def operations_of(count: int, rows: int, columns: int) -> float:
     """Floating operations of `count` decompositions."""
     small, large = sorted((rows, columns))
     return count * (2.0 * large * small**2 + 10.0 * small**3)
-
-
-_SPARE = 8  # random vectors beyond the rank, so that the span of their images is the whole range to working precision
 
 
 def coupled_singular_values(

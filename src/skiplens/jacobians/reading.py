@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base import Float, require_known
 from skiplens.linalg.conditioning import condition_number
 from skiplens.linalg.density import weighted_quantiles
 from skiplens.readings.reading import Reading
@@ -127,11 +126,8 @@ class JacobianSpectrum(Reading, kind="jacobians"):
 
     def _chosen(self, name: str, without_shortcut: bool) -> tuple[Tensor, Tensor]:
         """Values and shares of a part, or of its branch alone."""
-        if name not in self.singular_values:
-            raise InvalidInputError(f"{name!r} was not measured. {did_you_mean(name, self.singular_values)}")
+        require_known(name, self.singular_values, f"{name!r} was not measured.")
         if not without_shortcut:
             return self.singular_values[name], self.weights[name]
-        if name not in self.without_shortcut:
-            what = f"The branch of {name!r} was not measured."
-            raise InvalidInputError(f"{what} {did_you_mean(name, self.without_shortcut)}")
+        require_known(name, self.without_shortcut, f"The branch of {name!r} was not measured.")
         return self.without_shortcut[name], self.without_shortcut_weights[name]

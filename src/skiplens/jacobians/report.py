@@ -7,10 +7,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from skiplens.base import Progress, Randomness, silent
-from skiplens.base.errors import CoupledSamplesError
+from skiplens.base import CoupledSamplesError, Progress, Randomness, in_words, percent, silent
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.words import in_words, percent
 from skiplens.edits.remedies import code_of
 from skiplens.graph.lens import Lens, Subject
 from skiplens.jacobians.reading import FLOOR, JacobianSpectrum

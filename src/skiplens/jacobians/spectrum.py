@@ -10,10 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, fx, nn
 
-from skiplens.base import InvalidInputError, Randomness, Settings
+from skiplens.base import InvalidInputError, Randomness, Settings, budget_bytes, refuse_if, require_least
 from skiplens.base.arguments import Arguments, accept_old_order
-from skiplens.base.errors import refuse_if
-from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.graph import ResidualBlock, dissect

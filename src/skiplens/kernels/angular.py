@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Float, InvalidInputError
 from skiplens.kernels.arc_cosine import Correlation, angle_of
 from skiplens.kernels.infinite_network import InfiniteNetwork, LimitKernels
 from skiplens.kernels.inputs import Directions

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import InvalidInputError, did_you_mean, refuse_if
+from skiplens.base.errors import InvalidInputError, refuse_if, require_known
 from skiplens.kernels import angular
 from skiplens.kernels.angular import QUANTITIES, AngularKernel, DiagonalValue, Evaluation, Quantity
 from skiplens.kernels.evaluate import kernel_matrix
@@ -241,7 +241,5 @@ def kernel_by_name(
     if architecture == "resnet":
         return ResNetKernel(depth, branch_depth, branch_scale, trained=trained, normalise=normalise)
     plain = {"densenet": DenseNetKernel, "vanilla": VanillaKernel}
-    if architecture not in plain:
-        offer = did_you_mean(architecture, ("resnet", *plain))
-        raise InvalidInputError(f"There is no architecture {architecture!r}. {offer}")
+    require_known(architecture, ("resnet", *plain), f"There is no architecture {architecture!r}.")
     return plain[architecture](depth, trained=trained, normalise=normalise)

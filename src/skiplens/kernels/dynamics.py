@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Float, Int, InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)

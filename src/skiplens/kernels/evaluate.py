@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
+from skiplens.base import Float, Int
 from skiplens.base.memory import free_bytes, fresh_empty, readable, require_fits
 from skiplens.base.preserve_state import full_precision
 from skiplens.kernels.angular import AngularKernel, NearLimits

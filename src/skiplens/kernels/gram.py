@@ -18,12 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import BrokenFileError, InvalidInputError, SkiplensError, TooLargeError
+from skiplens.base import BrokenFileError, InvalidInputError, Progress, SkiplensError, TooLargeError, silent, track
 from skiplens.base.files import file_lock, read_json, require_writable, write_content
 from skiplens.base.identity import identity_of
 from skiplens.base.memory import budget_bytes, fresh_empty, readable, require_fits
 from skiplens.base.optional_imports import optional_import
-from skiplens.base.progress import Progress, silent, track
 from skiplens.kernels.architectures import InfiniteWidthKernel
 from skiplens.kernels.inputs import directions_of_pair
 

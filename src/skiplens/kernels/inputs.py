@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 
 # Between these, squares of all entries that matter neither over- nor underflow
 _SAFE_NORMS = {torch.float32: (1e-15, 1e18), torch.float64: (1e-140, 1e150)}

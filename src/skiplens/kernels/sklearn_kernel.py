@@ -13,8 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import DidNotConverge, InvalidInputError, refuse_if
+from skiplens.base import DidNotConverge, Float, InvalidInputError, refuse_if
 from skiplens.kernels.angular import Quantity
 from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, ResNetKernel, Trained, kernel_by_name
 from skiplens.kernels.limit.kernel import ModuleKernel

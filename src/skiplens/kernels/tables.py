@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.errors import DidNotConverge
+from skiplens.base import DidNotConverge, Float, Int
 from skiplens.kernels.arc_cosine import Correlation, correlation_of_angle, correlation_of_supplement
 from skiplens.kernels.infinite_network import Stretch
 

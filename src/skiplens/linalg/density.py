@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Progress, Randomness, silent
-from skiplens.base.axes import Bool, Float
+from skiplens.base import Bool, Float, InvalidInputError, Progress, Randomness, refuse_if, silent
 from skiplens.linalg.lanczos import tridiagonalise_each
 from skiplens.linalg.operator import SymmetricOperator
 from skiplens.linalg.trace import draw
 
 Levels = Float[Tensor, " levels"]
 Grid = Float[Tensor, " grid"]
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,7 @@ def normal_curves(
     nodes: Float[Tensor, "probes steps"], weights: Float[Tensor, "probes steps"], grid: Grid, width: float
 ) -> Float[Tensor, "probes grid"]:
     """For each row of nodes the sum of normal curves of this width and of these weights, on `grid`."""
-    if not width > 0:
-        raise InvalidInputError(f"A density was asked for with width={width}; the width must be positive.")
+    refuse_if(not width > 0, f"A density was asked for with width={width}; the width must be positive.")
     distance = (grid[None, None, :] - nodes[:, :, None]) / width
     return (weights[:, :, None] * torch.exp(-distance.square() / 2)).sum(1) / (width * (2 * torch.pi) ** 0.5)
 
@@ -131,9 +130,6 @@ def spectral_density(
         parts.append((nodes, weights / weights.sum(1, keepdim=True), residuals))
     nodes, weights, residuals = (torch.cat(columns) for columns in zip(*parts, strict=True))
     return SpectralDensity(nodes, weights, residuals, operator.size)
-
-
-CONFIDENCE = 0.95
 
 
 def share_below_interval(density: SpectralDensity, level: float = 0.0) -> tuple[float, float]:

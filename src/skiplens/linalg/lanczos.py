@@ -5,10 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from skiplens.base.axes import Bool, Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Bool, Float, InvalidInputError, Progress, silent, track
 from skiplens.base.memory import fresh_empty
-from skiplens.base.progress import Progress, silent, track
 from skiplens.linalg.operator import SymmetricOperator
 from skiplens.linalg.trace import gaussian
 

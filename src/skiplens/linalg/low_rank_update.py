@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.progress import Progress, silent, track
+from skiplens.base import Float, Progress, silent, track
 
 _ROUNDINGS = 8
 """What is smaller than this many roundings of the largest entry is taken for zero, as LAPACK's dlaed2 does."""

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Float, InvalidInputError
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator

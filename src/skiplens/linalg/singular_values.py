@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 from skiplens.base.memory import fresh_empty
 
 Product = Callable[[Tensor], Tensor]  # from a block of vectors, one a row, to the block of their images

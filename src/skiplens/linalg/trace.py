@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import refuse_if
+from skiplens.base import Float, refuse_if
 from skiplens.linalg.operator import SymmetricOperator
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from skiplens.base.errors import DataError
+from skiplens.base import DataError, Randomness
 from skiplens.data import ImageSet, LoadOptions, Standardisation, load, measure_channels, sample
 from skiplens.data.fetch import available, get, user_folder
 from skiplens.data.synthetic import CentredBatches, ShuffledBatches
 from skiplens.graph.batch import Batch
 from skiplens.sweeps.run import Needs
+from skiplens.training import Recipe
 
 DIGITS, IMAGENET = "digits", "imagenet"
 NOT_DONE = "None of these runs is stored, and this machine has no GPU to do them."
@@ -32,6 +33,13 @@ class Portion:
 def needs(gpu: bool) -> Needs:
     """What a training run on images needs: on a GPU, memory for CIFAR as float32, twice, and what comes with it."""
     return Needs(gpus=1, memory=4 * 2**30) if gpu else Needs()
+
+
+def recipe(settings: Any, stream: Randomness, **own: Any) -> Recipe:
+    """The training of a run on images, cropped and flipped; on a GPU in bfloat16, replayed as a CUDA graph."""
+    own |= {name: getattr(settings, name) for name in ("batch_size", "epochs", "milestones")}
+    own |= {"precision": "bfloat16" if settings.gpu else "full", "channels_last": settings.gpu}
+    return Recipe(**own, augmentation="crop_flip", cuda_graph=settings.gpu, seed=stream.child("training").entropy())
 
 
 def missing(name: str) -> str:

@@ -13,9 +13,7 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from skiplens.base import Randomness, Settings, option
-from skiplens.base.axes import Float
-from skiplens.base.errors import refuse_if
+from skiplens.base import Float, Randomness, Settings, option, refuse_if
 from skiplens.kernels.finite_width.simulation import estimate
 from skiplens.papers.study import Judgement, Table, Word
 from skiplens.plots.figure import Band as FigureBand
@@ -298,6 +296,11 @@ def curve(
     shade = colour(number)
     band = FigureBand(numbers(x), numbers(mean - spread), numbers(mean + spread), colour=shade)
     return band, Line(numbers(x), numbers(mean), name, dashed=dashed, colour=shade)
+
+
+def curves(series: Iterable[tuple[Places, Tensor, str]]) -> list[Mark]:
+    """The marks of several series, each given by its places, its values and its name, in colours of their own."""
+    return [mark for number, one in enumerate(series) for mark in curve(*one, number)]
 
 
 def mean_points(x: Places, values: Float[Tensor, "replicates places"], name: str) -> Points:

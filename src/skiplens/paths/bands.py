@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, Int, InvalidInputError, refuse_if
 from skiplens.paths.weights import Ratio, bulk, check_depth, check_positive, log_binomial, mode, ratio_tensor, spread
 
 _ENTRIES_AT_ONCE = 2**21  # float64 entries of a window: 16 MiB each

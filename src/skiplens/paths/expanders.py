@@ -7,8 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, fx
 
-from skiplens.base import InvalidInputError, Randomness, Settings, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, InvalidInputError, Randomness, Settings, option, refuse_if
 from skiplens.graph.network import ResidualNetwork
 from skiplens.paths import forward
 from skiplens.paths.backward import pull_back, weight_paths
@@ -41,8 +40,7 @@ class PathOptions(Settings):
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
         super().__post_init__()
-        if self.directions < 1:
-            raise InvalidInputError(f"directions={self.directions}; ask for at least 1.")
+        refuse_if(self.directions < 1, f"directions={self.directions}; ask for at least 1.")
         if self.signs < 0 or self.signs == 1:
             raise InvalidInputError(f"signs={self.signs}; ask for 0 (none) or at least 2, which give an error bar.")
         if self.max_order is not None and self.max_order < 0:

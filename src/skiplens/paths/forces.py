@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Float, InvalidInputError
 from skiplens.graph.network import ResidualNetwork, plain_call
 from skiplens.graph.operations import NORMALISING, operation
 from skiplens.paths.backward import weight_paths

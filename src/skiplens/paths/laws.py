@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, pick, refuse_if
+from skiplens.base import Float, InvalidInputError, pick, refuse_if
 from skiplens.paths.weights import log_binomial, path_weights
 
 _LOG_RANGE = (-25.0, 12.0)  # of a law's parameter
+MOST_BRANCHES = 96  # kept: with 10^6 blocks the energy of paths through more branches than this is below 10^−30
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,6 @@ def rectified_path_energies(blocks: int, weight_variance: float) -> Float[Tensor
         G, mu = G / Q, mu / Q.sqrt()
     energies = G.diagonal()
     return energies / energies.sum()
-
-
-MOST_BRANCHES = 96  # kept: with 10^6 blocks the energy of paths through more branches than this is below 10^−30
 
 
 def linear_branch_energies(scales: Float[Tensor, " layers"]) -> Float[Tensor, " orders"]:

@@ -9,10 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from skiplens.base import InvalidInputError, NotResidualError, Randomness
-from skiplens.base.axes import Float
+from skiplens.base import Float, NotResidualError, Progress, Randomness, refuse_if, silent, track
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent, track
 from skiplens.edits.lesions import Replacement, exchangeable, output_with, reordered, without_blocks
 from skiplens.graph.batch import as_batches, concatenate
 from skiplens.graph.dissect import dissect
@@ -75,8 +73,7 @@ def shuffled_losses(
         draws: How many orders are drawn.
         seed: Names the orders.
     """
-    if draws < 1:
-        raise InvalidInputError(f"draws={draws}; ask for at least 1.")
+    refuse_if(draws < 1, f"draws={draws}; ask for at least 1.")
     with _taken_apart(model, data, loss) as (network, loss_of):
         groups = exchangeable(network)
         if not groups:

@@ -6,9 +6,8 @@ from typing import ClassVar
 
 import torch
 
-from skiplens.base import Progress, Randomness, SkiplensError, silent
+from skiplens.base import Progress, Randomness, SkiplensError, branches, in_words, silent
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.words import branches, in_words
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.network import leading_to_output
 from skiplens.paths.expanders import PathOptions

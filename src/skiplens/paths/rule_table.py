@@ -13,7 +13,7 @@ from skiplens.paths.rules import Affine, Attention, Extreme, MaxPool, OfOne, Pow
 from skiplens.paths.step import Slot, Stacks, Step, over_entries, plus_constant
 
 LINEAR = """
-    view _unsafe_view reshape type_as expand_as view_as reshape_as
+    view _unsafe_view reshape type_as expand_as view_as reshape_as cat stack
     alias clone contiguous detach lift_fresh_copy _to_copy to flatten unflatten permute transpose t squeeze unsqueeze
     channel_shuffle pixel_shuffle pixel_unshuffle movedim roll flip rot90 slice select narrow index index_select gather
     split split_with_sizes chunk unbind expand repeat repeat_interleave tril triu diagonal take_along_dim unfold im2col
@@ -201,16 +201,16 @@ _TABLE: dict[str, Rule] = {
     "aten.linear": Affine(terms=(2,), factors=(0, 1)),
     **{f"aten.{name}": Affine(factors=(0, 1)) for name in ("mul", "matmul", "mm", "bmm", "mv", "dot", "outer")},
     **{f"aten.{name}": Affine(terms=(0, 1)) for name in ("add", "sub", "rsub", "slice_scatter", "select_scatter")},
-    **{f"aten.{name}": Affine(terms=(0,), factors=(1, 2)) for name in ("addmm", "addmv", "addbmm", "baddbmm")},
-    **{f"aten.{name}": Affine(terms=(0,)) for name in ("cat", "stack")},
-    "aten.addcmul": Affine(terms=(0,), factors=(1, 2)),
+    **{
+        f"aten.{name}": Affine(terms=(0,), factors=(1, 2))
+        for name in ("addmm", "addmv", "addbmm", "baddbmm", "addcmul")
+    },
     "aten.addcdiv": Affine(terms=(0,), factors=(1,)),
     "aten.lerp": Affine(terms=(0, 1)),
     "aten.div": Affine(factors=(0,)),
     "aten.einsum": Affine(factors=(1,)),
     "aten.where": Affine(terms=(1, 2)),
-    "aten.masked_fill": Affine(terms=(0, 2)),
-    "aten.constant_pad_nd": Affine(terms=(0, 2)),
+    **{f"aten.{name}": Affine(terms=(0, 2)) for name in ("masked_fill", "constant_pad_nd")},
     "aten.pad": Affine(terms=(0, 3)),
     **{f"aten.{name}layer_norm": Normalising(partial(_of_last_axes, centred=True)) for name in ("", "native_")},
     "aten.rms_norm": Normalising(partial(_of_last_axes, centred=False)),

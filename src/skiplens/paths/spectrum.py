@@ -10,9 +10,8 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from skiplens.base import InvalidInputError, NoFrozenFormError, Randomness
+from skiplens.base import InvalidInputError, NoFrozenFormError, Randomness, budget_bytes, require_fits
 from skiplens.base.arguments import Arguments, accept_old_order
-from skiplens.base.memory import budget_bytes, require_fits
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.graph.blocks import common_calls

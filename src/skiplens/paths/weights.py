@@ -7,9 +7,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError, refuse_if
-from skiplens.base.memory import budget_bytes, require_fits
+from skiplens.base import Float, Int, InvalidInputError, budget_bytes, refuse_if, require_fits
 
 _TEMPORARIES = 12  # float64 arrays of the result's size that are alive at once
 
@@ -233,13 +231,9 @@ def bulk(blocks: int, odds: Float[Tensor, "*ratios"], fewest: int = 0) -> Bulk:
     offsets = torch.arange(-_NODES_EACH_SIDE, _NODES_EACH_SIDE + 1, device=odds.device)
     centre = mode(blocks, odds).clamp(min=min(fewest, blocks))
     branches = centre[..., None] + offsets * step[..., None]
-    pieces = zip(
-        branches.reshape(-1, len(offsets)).split(_RATIOS_AT_ONCE),
-        odds.reshape(-1, 1).split(_RATIOS_AT_ONCE),
-        strict=True,
-    )
-    log_pmf = torch.cat([log_binomial(some, blocks, ratios) for some, ratios in pieces]).reshape(branches.shape)
-    log_squares = 2 * log_pmf + torch.log(step)[..., None]
+    pieces = (whole.reshape(-1, whole.shape[-1]).split(_RATIOS_AT_ONCE) for whole in (branches, odds[..., None]))
+    log_pmf = torch.cat([log_binomial(some, blocks, ratios) for some, ratios in zip(*pieces, strict=True)])
+    log_squares = 2 * log_pmf.reshape(branches.shape) + torch.log(step)[..., None]
     return Bulk(branches, log_squares.masked_fill(branches < fewest, -math.inf))
 
 

@@ -15,6 +15,12 @@ from skiplens.signal.units import surprise
 
 FRESH_STATISTICS = "fresh_statistics"
 WORDS = rule_words(__file__)
+LEAST_BLOCKS = 3  # fewer depths than this give no rate with an uncertainty
+GROWTH_ALLOWED = 1.0  # c of α^m = c/L: the power of the signal then grows by less than e^c, however deep the network is
+FLAT_ORDER = 3  # zero matrices in series from which on the Hessian of the loss vanishes
+SURPRISE = 4.0  # standard deviations of a fair coin: one wrong alarm in 30,000 layers
+CHANCE = 1e-3  # all units of a layer are shut with probability 2^−units; up to nine units this is no reason to worry
+MOSTLY = 0.5
 
 
 def judge_values(reading: SignalReading) -> Iterator[Finding]:
@@ -70,10 +76,6 @@ def _about(rule: str, severity: Severity, sentence: str, names: Names, remedy: R
     """A finding about things of which there should be none."""
     words = {**WORDS[rule], "code": "" if remedy is None else code_of(remedy)}
     return Finding(rule, severity, sentence, float(len(names)), 0.0, **words, where=names, remedy=remedy)
-
-
-LEAST_BLOCKS = 3  # fewer depths than this give no rate with an uncertainty
-GROWTH_ALLOWED = 1.0  # c of α^m = c/L: the power of the signal then grows by less than e^c, however deep the network is
 
 
 def judge_signal(reading: SignalReading) -> Iterator[Finding]:
@@ -181,12 +183,6 @@ def branch_factor(reading: SignalReading, index: int) -> float:
     if not r > 0:
         return 1.0
     return (math.sqrt(rho**2 + GROWTH_ALLOWED / reading.depth) - rho) / r
-
-
-FLAT_ORDER = 3  # zero matrices in series from which on the Hessian of the loss vanishes
-SURPRISE = 4.0  # standard deviations of a fair coin: one wrong alarm in 30,000 layers
-CHANCE = 1e-3  # all units of a layer are shut with probability 2^−units; up to nine units this is no reason to worry
-MOSTLY = 0.5
 
 
 def judge_flat(reading: SignalReading) -> Iterator[Finding]:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from skiplens.base import InvalidInputError, Progress, Randomness, silent
-from skiplens.base.axes import Float, Int
+from skiplens.base import Float, Int, InvalidInputError, Progress, Randomness, silent
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.batch import Batch, tensors_in
 from skiplens.graph.functional import main_output

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from skiplens.base import InvalidInputError, NotExportableError, Progress, Randomness, silent
+from skiplens.base import Float, InvalidInputError, NotExportableError, Progress, Randomness, silent
 from skiplens.base.arguments import type_name
-from skiplens.base.axes import Float
 from skiplens.base.memory import budget_bytes, require_least
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.dissect import CHOSEN_BLOCKS
@@ -28,6 +27,10 @@ from skiplens.signal.units import broken_tensors, dropout_modules, fresh_norms, 
 
 LABEL, STEPS = "following signal and gradient", 4
 NO_JOIN = "The model has no residual join, so there is no depth at which to follow signal and gradient."
+MOST_BYTES = 2**30  # more activations than this would also take more seconds than the first look at a network should
+_NUMBERS = ("branch_norms", "shortcut_norms", "alignments", "branch_gradients", "weight_norms")
+_UNKNOWN = ("norm_scales", "dead_units", "saturated_units")
+_NOT_COUNTED = ("dead_widths", "zero_factors", "branch_depths")  # what a graph would tell
 
 
 @dataclass(frozen=True)
@@ -148,9 +151,6 @@ def _branches(network: ResidualNetwork) -> dict[str, Any]:
     }
 
 
-MOST_BYTES = 2**30  # more activations than this would also take more seconds than the first look at a network should
-
-
 def pieces_that_fit(subject: Subject, memory: int | None = None) -> list[Piece]:
     """The network taken apart with all samples of the subject, at once or piece by piece as their activations fit.
 
@@ -220,11 +220,6 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
         "broken": broken_tensors(model, [arguments]),
         "notes": (f"{reason} {ASSUMED}",),
     }
-
-
-_NUMBERS = ("branch_norms", "shortcut_norms", "alignments", "branch_gradients", "weight_norms")
-_UNKNOWN = ("norm_scales", "dead_units", "saturated_units")
-_NOT_COUNTED = ("dead_widths", "zero_factors", "branch_depths")  # what a graph would tell
 
 
 def _branch(call: ModuleCall, model: nn.Module, gradients: Mapping[str, Tensor | None]) -> dict[str, Any]:

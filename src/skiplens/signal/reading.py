@@ -8,11 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.words import in_words
+from skiplens.base import Float, Int, in_words
 from skiplens.readings.reading import Reading
 
 Names = tuple[str, ...]
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -178,9 +178,6 @@ class SignalReading(Reading, kind="signal"):
         steps = logarithms.diff(dim=0)
         steps[list(self.starts)] = logarithms[[place + 1 for place in self.starts]] - entering
         return torch.cat([logarithms[:1], logarithms[:1] + steps.cumsum(0)]).exp()
-
-
-CONFIDENCE = 0.95
 
 
 def growth_of(values: Float[Tensor, "depths samples"]) -> Growth:

@@ -16,13 +16,13 @@ from multiprocessing.context import SpawnProcess
 
 import torch
 
-from skiplens.base.errors import refuse_if
-from skiplens.base.memory import budget_bytes
+from skiplens.base import budget_bytes, refuse_if
 from skiplens.sweeps.run import Failure, Outcome, Run, perform
 
 Running = Callable[[int], None]  # called with the number of runs being done now
 # Each library below torch has threads of its own; more than one a worker and the workers fight over the cores.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ELSEWHERE = "Use a machine or a cluster (--scheduler) that has them, or a smaller preset."
 
 
 class Executor(ABC):
@@ -48,9 +48,6 @@ class ThisProcess(Executor):
             outcome = perform(run) if run.needs.gpus <= gpus else out_of_reach(run, gpus)
             running(0)
             yield outcome
-
-
-ELSEWHERE = "Use a machine or a cluster (--scheduler) that has them, or a smaller preset."
 
 
 def out_of_reach(run: Run, gpus: int, where: str = "here", advice: str = ELSEWHERE) -> Outcome:

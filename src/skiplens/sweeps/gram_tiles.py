@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from skiplens import kernels
-from skiplens.base import InvalidInputError, Settings, SkiplensError, option
+from skiplens.base import InvalidInputError, Progress, Settings, SkiplensError, budget_bytes, option, silent, track
 from skiplens.base.files import write_atomically
-from skiplens.base.memory import budget_bytes
-from skiplens.base.progress import Progress, silent, track
 from skiplens.kernels import InfiniteWidthKernel, ModuleKernel
 from skiplens.kernels.angular import Quantity
 from skiplens.kernels.gram import Journal, begun_matrix, fingerprint, open_matrix, plan_tiles, write_tile

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 
-from skiplens.base import ClusterError, InvalidInputError, Settings
+from skiplens.base import ClusterError, InvalidInputError, Settings, free_bytes, require_fits
 from skiplens.base.files import read_json, write_content
 from skiplens.base.import_by_name import import_by_name
-from skiplens.base.memory import free_bytes, require_fits
 from skiplens.base.preserve_state import full_precision, threads
 from skiplens.base.version import VERSION
 from skiplens.readings import Measurement, Provenance, Reading, Store

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from skiplens.base.errors import InvalidInputError, SettingsError, did_you_mean
+from skiplens.base import InvalidInputError, Settings, SettingsError, require_known
 from skiplens.base.files import write_content
-from skiplens.base.settings import Settings
 from skiplens.base.version import VERSION
 from skiplens.readings import Reading, Store
 from skiplens.sweeps.executor import Executor, ThisProcess
@@ -179,8 +178,7 @@ def grid(base: S, **axes: Iterable[Any]) -> tuple[S, ...]:
     """
     known = [field.name for field in dataclasses.fields(base)]
     for name in axes:
-        if name not in known:
-            raise SettingsError(f"{type(base).__name__} has no setting {name!r}. {did_you_mean(name, known)}")
+        require_known(name, known, f"{type(base).__name__} has no setting {name!r}.", SettingsError)
     combinations = itertools.product(*(tuple(values) for values in axes.values()))
     return tuple(dataclasses.replace(base, **dict(zip(axes, values, strict=True))) for values in combinations)
 

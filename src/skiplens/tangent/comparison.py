@@ -7,11 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from skiplens.base import Randomness, SkiplensError
-from skiplens.base.axes import Float
-from skiplens.base.memory import budget_bytes
+from skiplens.base import Float, Progress, Randomness, SkiplensError, budget_bytes, silent, track
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.progress import Progress, silent, track
 from skiplens.graph import ResidualNetwork, Subject
 from skiplens.graph.batch import Batch, Inputs
 from skiplens.graph.functional import OutputSelection, main_output, pure_model

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from skiplens.base import Randomness
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness
 from skiplens.base.memory import is_shortage
 from skiplens.base.preserve_state import SelfChangeError
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable
@@ -16,6 +15,7 @@ from skiplens.graph.inputs import Samples
 from skiplens.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record
 from skiplens.tangent.gradients import (
     Buffer,
+    Counts,
     Deferred,
     Factored,
     GradientForm,
@@ -28,6 +28,7 @@ from skiplens.tangent.gradients import (
 from skiplens.tangent.rules import Cotangents, EmbeddingTable, LinearWeight, LocalGradient, Rule, rules_of, sample_axes
 
 PROBE_SAMPLES = 3
+NOTHING = Recording(torch.empty(0, 0), {})
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,6 @@ class LayerCoverage:
             known = {module: rules_of(modules[module]).get(local) for module, local in owners}
             uses[name] = tuple(replace(use, rule=known[use.module]) for use in self.uses.get(name, ()))
         return replace(self, uses={name: found for name, found in uses.items() if found})
-
-
-NOTHING = Recording(torch.empty(0, 0), {})
 
 
 def kinds_of(uses: Sequence[Use]) -> list[list[Use]]:
@@ -268,11 +266,7 @@ class LayerRows(Source):
         return [forms[index] for index in range(len(pieces))]
 
     def _fill_chunk(
-        self,
-        forward: "_Pass",
-        outputs: Sequence[int],
-        forms: dict[int, GradientForm],
-        memory: tuple[tuple[int, int], Buffer],
+        self, forward: "_Pass", outputs: Sequence[int], forms: dict[int, GradientForm], memory: tuple[Counts, Buffer]
     ) -> None:
         """One chunk of samples; its graph is gone when this returns. Forms not there yet are made in `memory`."""
         for index, piece in enumerate(forward.pieces):
@@ -313,7 +307,7 @@ class _Pass:
             raise error if is_shortage(error) else PatternChanged(f"a module got other samples: {error}") from error
 
     @torch.no_grad()
-    def empty(self, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> Factored | Deferred:
+    def empty(self, piece: ParameterSlice, counts: Counts, buffer: Buffer) -> Factored | Deferred:
         """Room for the factors, or for the inputs and cotangents, of all samples and outputs."""
         use, (samples, outputs) = self.uses[piece.parameter][0], counts
         call = self.calls[use.module, use.call]

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from skiplens.base import InvalidInputError, Progress, Randomness, silent
-from skiplens.base.memory import give_back
+from skiplens.base import InvalidInputError, Progress, Randomness, give_back, silent
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.functional import OutputChoice, ParameterChoice
 from skiplens.graph.inputs import Inputs

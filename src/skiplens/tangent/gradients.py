@@ -11,16 +11,19 @@ import torch
 from torch import Tensor, nn
 from torch.func import jacrev, vmap
 
-from skiplens.base.axes import Float
+from skiplens.base import Float
 from skiplens.base.memory import fresh_empty, fresh_zeros
 from skiplens.graph.functional import PureModel, transformable
 from skiplens.graph.inputs import Samples
 from skiplens.tangent.calls import call_with
 from skiplens.tangent.rules import Rule
 
+Counts = tuple[int, int]  # of samples and outputs
 _SCRATCH_BYTES = {"cpu": 12 * 2**20, "cuda": 2**28}  # long enough for matrix products at full speed
 _SCRATCH_SHARE = 1 / 8  # of a large buffer: shorter slices of many samples would mean more passes over the inputs
 _SAMPLES_AT_ONCE = {"cpu": 16, "cuda": 256}
+_SYMMETRIC_BLOCK = 128  # rows of a block of the upper triangle: large enough for full speed, small enough to skip half
+_PRODUCT_BYTES = 2**25  # of the products of a few samples
 
 
 @dataclass(frozen=True)
@@ -225,7 +228,7 @@ class SingleRows(Source):
         return list(forms)
 
 
-def empty_gradients(pure: PureModel, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> Gradients:
+def empty_gradients(pure: PureModel, piece: ParameterSlice, counts: Counts, buffer: Buffer) -> Gradients:
     """Room for the gradients of so many samples and outputs, to be filled."""
     return Gradients(buffer.take(*counts, _rows_of(pure.parameters[piece.parameter], piece, leading=0).numel()))
 
@@ -235,10 +238,6 @@ def _rows_of(gradient: Tensor, piece: ParameterSlice, leading: int) -> Float[Ten
     if gradient.ndim == leading:
         return gradient.unsqueeze(-1)
     return gradient[(*([slice(None)] * leading), piece.rows)].flatten(leading)
-
-
-_SYMMETRIC_BLOCK = 128  # rows of a block of the upper triangle: large enough for full speed, small enough to skip half
-_PRODUCT_BYTES = 2**25  # of the products of a few samples
 
 
 class KernelSum:

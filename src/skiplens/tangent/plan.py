@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from skiplens.base import Randomness, TooLargeError
+from skiplens.base import Randomness, TooLargeError, readable
 from skiplens.base.identity import architecture
-from skiplens.base.memory import readable
 from skiplens.graph.functional import PureModel, saved_bytes_per_sample
 from skiplens.tangent import coverage
 from skiplens.tangent.coverage import NOTHING, PROBE_SAMPLES, LayerCoverage, LayerRows, calls_of, find_coverage

@@ -7,9 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.base.memory import budget_bytes, require_fits
-from skiplens.base.progress import Progress, silent
+from skiplens.base import Progress, budget_bytes, require_fits, require_known, silent
 from skiplens.graph import functional
 from skiplens.graph.inputs import Inputs, Samples, samples_of
 from skiplens.tangent.gradients import Buffer
@@ -85,9 +83,7 @@ def make_problem(  # noqa: PLR0913 - what the public functions take
     progress: Progress = silent,
 ) -> Problem:
     """The problem that these arguments mean, or one clear error."""
-    if algorithm not in get_args(Algorithm):
-        known = did_you_mean(str(algorithm), get_args(Algorithm))
-        raise InvalidInputError(f"There is no algorithm {algorithm!r}. {known}")
+    require_known(algorithm, get_args(Algorithm), f"There is no algorithm {algorithm!r}.")
     pure = functional.pure_model(model, parameters)
     left, right = samples_of(inputs), None if other is None else samples_of(other)
     shape = functional.output_shape(pure, left)

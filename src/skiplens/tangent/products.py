@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import jvp
 
-from skiplens.base.axes import Float
-from skiplens.base.memory import require_least
+from skiplens.base import Float, require_least
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.functional import OutputChoice, ParameterChoice, PureModel, saved_bytes_per_sample, transformable
 from skiplens.graph.inputs import Inputs, Samples

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Progress, Randomness, SkiplensError, silent
+from skiplens.base import InvalidInputError, Progress, Randomness, SkiplensError, in_words, percent, silent
 from skiplens.base.preserve_state import preserve_state
-from skiplens.base.words import in_words, percent
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import output_shape, pure_model
 from skiplens.graph.inputs import samples_of

@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from skiplens.base import Progress, Randomness, silent
-from skiplens.base.words import in_words, times
+from skiplens.base import Progress, Randomness, in_words, silent, times
 from skiplens.graph.lens import Lens, Subject
 from skiplens.plots.figure import Bars, Figure, drawn, numbers
 from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section, provenance_of
@@ -15,6 +14,7 @@ from skiplens.task.measure import measure_task
 from skiplens.task.reading import TaskReading
 
 LABEL, START = "looking at data and loss", "loss at the start over that of no answer"
+FAR = 50.0
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,6 @@ def task_sentence(reading: TaskReading) -> str:
 
 def _in_words(value: float) -> str:
     return "not known" if math.isnan(value) else in_words(value)
-
-
-FAR = 50.0
 
 
 def losses_at_start(reading: TaskReading) -> Figure | None:

@@ -9,10 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import InvalidInputError, Randomness, budget_bytes, seed_torch
 from skiplens.base.identity import fingerprint
-from skiplens.base.memory import budget_bytes
-from skiplens.base.randomness import Randomness, seed_torch
 from skiplens.graph.batch import Batch, Batches, as_batch, as_batches
 from skiplens.graph.functional import tensors_in
 

@@ -7,8 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from skiplens.base.errors import InvalidInputError, refuse_if
-from skiplens.base.randomness import Randomness, own_random_state, seed_torch
+from skiplens.base import InvalidInputError, Randomness, own_random_state, refuse_if, seed_torch
 from skiplens.zoo.layers import Residual
 from skiplens.zoo.skips import IsometricPool
 from skiplens.zoo.weight_laws import fill_weights_, he_weights, orthogonal_weights

@@ -5,8 +5,7 @@ from typing import Any
 
 from torch import fx, nn
 
-from skiplens.base.errors import ModelSpecError, pick
-from skiplens.base.randomness import Randomness
+from skiplens.base import ModelSpecError, Randomness, pick
 from skiplens.base.settings import coerce
 from skiplens.zoo import digits, li2016, littwin2016, littwin2020, macdonald2023, preact_resnet
 from skiplens.zoo.entry import Entry

@@ -13,8 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from skiplens.base import Randomness, SettingsError, option
-from skiplens.base.errors import refuse_if
+from skiplens.base import Randomness, SettingsError, option, refuse_if
 from skiplens.zoo.entry import Entry, NetworkOptions
 from skiplens.zoo.layers import Plain, Residual, uninitialised
 from skiplens.zoo.skips import Truncation

@@ -15,7 +15,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from skiplens.base import Randomness, SettingsError, option
+from skiplens.base import Randomness, SettingsError, option, refuse_if
 from skiplens.zoo.entry import Entry, NetworkOptions
 from skiplens.zoo.layers import Residual, linear, uninitialised
 from skiplens.zoo.skips import Truncation
@@ -39,8 +39,7 @@ class NormalisedResNetOptions(NetworkOptions):
                 f"widths must be the input's features, then layers that never grow; got {self.widths}. "
                 "Give for instance 784,32,16,10."
             )
-        if self.margin >= 1:
-            raise SettingsError(f"margin must be below 1; got {self.margin}.")
+        refuse_if(self.margin >= 1, f"margin must be below 1; got {self.margin}.", SettingsError)
 
     def input_shape(self) -> tuple[int, ...]:
         """The features of one sample."""

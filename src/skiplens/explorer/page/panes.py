@@ -12,8 +12,7 @@ from urllib.parse import quote
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from skiplens.base.errors import SkiplensError
-from skiplens.base.words import in_words
+from skiplens.base import SkiplensError, in_words
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Slider, State, Switch, query_of, read
 from skiplens.explorer.exports import TABLE, picture_code
 from skiplens.explorer.measurements import Measurements, MeasurementStatus
@@ -27,6 +26,9 @@ MOST_ROWS = 200
 _MOST_LARGE_FACTS = 8
 _NOTHING = MeasurementStatus("done")
 _LOG = logging.getLogger(__name__)
+_MOST_RADIOS = 4
+_LOG_STEPS = 200  # of a logarithmic slider, over its whole range
+_TYPING_SECONDS = 0.4
 
 
 @dataclass(frozen=True)
@@ -227,11 +229,6 @@ def _code(numbers: str, picture: str) -> Component:
         drawing = lines(picture, "Copy the lines that draw the pictures")
         parts = [html.P("The pictures:", className="soft"), drawing, html.P("The numbers:", className="soft"), *parts]
     return html.Section([html.H2("The same in Python"), *parts])
-
-
-_MOST_RADIOS = 4
-_LOG_STEPS = 200  # of a logarithmic slider, over its whole range
-_TYPING_SECONDS = 0.4
 
 
 def identity(kind: str, view: str, name: str) -> dict[str, str]:

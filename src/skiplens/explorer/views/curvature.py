@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base import InvalidInputError, Progress, Randomness
-from skiplens.base.words import in_words
+from skiplens.base import InvalidInputError, Progress, Randomness, in_words
 from skiplens.curvature import LandscapeReading, loss_landscape
 from skiplens.data import fit_to, fit_whitening, load
 from skiplens.data.images import as_floats, sample

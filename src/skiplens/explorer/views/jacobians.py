@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base import Progress, Randomness, silent
-from skiplens.base.words import in_words
+from skiplens.base import Progress, Randomness, in_words, silent
 from skiplens.data.images import as_floats, sample
 from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.views.jacobians_theorem import PAPER, draw_theorem

@@ -7,8 +7,7 @@ from typing import Literal
 
 import torch
 
-from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words
+from skiplens.base import Randomness, in_words
 from skiplens.explorer.view import Check, Drawing, Values
 from skiplens.explorer.written import snippet, worded
 from skiplens.jacobians.hypotheses import Case, CheckedHypothesis, CostFacts, Description, FreeMap, Skip, descriptions

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from skiplens import data, zoo
-from skiplens.base import NotResidualError, Progress
-from skiplens.base.words import in_words, percent
+from skiplens.base import NotResidualError, Progress, in_words, percent
 from skiplens.edits.initialisation import scale_branch_ends
 from skiplens.explorer.control import Choice, Control
 from skiplens.explorer.view import Drawing, Values, View
@@ -34,6 +33,14 @@ SCALE = "scale"
 
 NOBODY = "none"
 CONTROLS = controls_of("paths")
+GHOSTLY = colour(3)
+_TAIL = 0.05  # the share of energy below and above the band that holds 90 %
+_DEPTHS = (2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 110, 160, 220, 320, 450, 640, 1000)
+_RATIOS = torch.logspace(-3, 3, 241, dtype=torch.float64)
+_SAMPLES = 16
+_FAR = 0.15  # a total variation above which a law does not describe a spectrum
+_EVERY, _STEPS, _DIGITS = 5, 100, 512
+_STILL = 0.05  # branches; a smaller change is none to speak of
 
 
 @dataclass(frozen=True)
@@ -91,12 +98,6 @@ class PathsView(View):
         scaled = measure(dataclasses.replace(network, model=model), inputs)
         progress("done", 3, 3)
         return ScaledSpectrum(plain, scaled)
-
-
-GHOSTLY = colour(3)
-_TAIL = 0.05  # the share of energy below and above the band that holds 90 %
-_DEPTHS = (2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 110, 160, 220, 320, 450, 640, 1000)
-_RATIOS = torch.logspace(-3, 3, 241, dtype=torch.float64)
 
 
 def _draw_theory(values: Values) -> Drawing:
@@ -207,10 +208,6 @@ def _complexity(depth: int, ratio: float) -> Figure:
     )
 
 
-_SAMPLES = 16
-_FAR = 0.15  # a total variation above which a law does not describe a spectrum
-
-
 @dataclass(frozen=True, eq=False)
 class ScaledSpectrum:
     """What was measured: the network as it is, and with its branches multiplied by the factor."""
@@ -291,10 +288,6 @@ def _draw_network(values: Values, measured: ScaledSpectrum | None) -> Drawing:
             *scaled.notes,
         ),
     )
-
-
-_EVERY, _STEPS, _DIGITS = 5, 100, 512
-_STILL = 0.05  # branches; a smaller change is none to speak of
 
 
 def _trained(values: Values, progress: Progress) -> DepthHistory:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from skiplens.base.errors import InvalidInputError, refuse_if
-from skiplens.base.progress import Progress, track
+from skiplens.base import InvalidInputError, Progress, refuse_if, track
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Switch
 from skiplens.explorer.view import Download, Drawing, Values, View
 from skiplens.explorer.views import runs_folder
@@ -24,6 +23,7 @@ from skiplens.report.inspection import Report
 from skiplens.report.lenses import VIEWS, section_of
 
 _VERDICT, _NONE = "verdict", "none"
+_MOST_SERIES = 12
 
 
 @dataclass(frozen=True)
@@ -190,9 +190,6 @@ def _draw_comparison(folder: Path) -> Drawing:
     return Drawing(says=str(content.get("verdict", "")), rows=tuple(rows), code=code, notes=tuple(notes))
 
 
-_MOST_SERIES = 12
-
-
 def _study_controls(folder: Path, words: Mapping[str, str]) -> tuple[Control, ...]:
     """Which item, and whether its figures or one of its tables are drawn."""
     items = list(dict.fromkeys(map(_item_name, load_verdicts(folder))))
@@ -327,9 +324,8 @@ def _chart(table: Table, values: Values) -> Figure:
 
 
 def _drawable(along: float, up: float, values: Values) -> bool:
-    if not (math.isfinite(along) and math.isfinite(up)):
-        return False
-    return (along > 0 or not values["x_log"]) and (up > 0 or not values["y_log"])
+    finite = math.isfinite(along) and math.isfinite(up)
+    return finite and (along > 0 or not values["x_log"]) and (up > 0 or not values["y_log"])
 
 
 def _table_code(path: Path, values: Values) -> str:

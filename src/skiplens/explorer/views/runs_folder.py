@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
-from skiplens.base.errors import BrokenFileError, InvalidInputError, refuse_if
+from skiplens.base import BrokenFileError, InvalidInputError, readable, refuse_if
 from skiplens.base.files import read_json
-from skiplens.base.memory import readable
 from skiplens.readings import Reading, read_file
 from skiplens.report.gallery import shown_word
 from skiplens.report.inspection import Report

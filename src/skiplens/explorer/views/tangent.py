@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from skiplens.base.progress import Progress, silent, track
-from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words
+from skiplens.base import Progress, Randomness, in_words, silent, track
 from skiplens.explorer.view import Drawing, Values, View
 from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.kernels.arc_cosine import Correlation
@@ -25,6 +23,12 @@ _TITLES: dict[Architecture, str] = {"resnet": "ResNet", "densenet": "DenseNet", 
 """Each architecture as people call it, in the order of its colours."""
 
 CONTROLS = controls_of("tangent")
+_ANGLES, _SAMPLED_ANGLES = 65, 9  # from 0 to π; the narrowest network is twice as wide as there are sampled inputs
+_AT_ONCE = 5  # networks that are drawn together
+_moments = lru_cache(maxsize=4096)(kernel_moments)  # a slider that moves asks for most of them again
+_SCALES = (0.01, 0.04, 0.09, 0.15, 0.23, 0.35, 0.52, 0.8, 1.3, 2.0)
+_DEPTHS = (1, 2, 4, 7, 12, 20, 35, 60, 100)
+_WIDTHS = (20, 40, 90, 200, 450, 1000)
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,6 @@ class TangentView(View):
     def measure(self, values: Values, progress: Progress) -> "Sampled":
         """Random finite networks of the chosen architecture."""
         return Sampling.of(values).draw(progress)
-
-
-_ANGLES, _SAMPLED_ANGLES = 65, 9  # from 0 to π; the narrowest network is twice as wide as there are sampled inputs
-_AT_ONCE = 5  # networks that are drawn together
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,6 @@ def relative_kernel(kernel: InfiniteWidthKernel) -> Tensor:
         limit = kernel.limit()
         at_angles = limit.recursion(Correlation(2 * half.sin().square(), 2 * half.cos().square()))
         return at_angles.ntk / limit.at_equal_inputs().ntk
-
-
-_moments = lru_cache(maxsize=4096)(kernel_moments)  # a slider that moves asks for most of them again
 
 
 def relative_variance(setting: Setting, architecture: Architecture) -> float:
@@ -252,11 +249,6 @@ def _share(part: float) -> str:
     if abs(part) < 1e-12:
         return "0 %"
     return f"{in_words(100 * part, 2)} %" if part < 1 else f"{in_words(part, 2)} times its mean"
-
-
-_SCALES = (0.01, 0.04, 0.09, 0.15, 0.23, 0.35, 0.52, 0.8, 1.3, 2.0)
-_DEPTHS = (1, 2, 4, 7, 12, 20, 35, 60, 100)
-_WIDTHS = (20, 40, 90, 200, 450, 1000)
 
 
 def _kernel_against_angle(setting: Setting, curves: dict[Architecture, Tensor], sampled: Sampled | None) -> Figure:

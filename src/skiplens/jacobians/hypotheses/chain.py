@@ -22,6 +22,8 @@ from skiplens.jacobians.systems.elementwise import NONLINEARITIES, Elementwise
 from skiplens.zoo.macdonald2023 import BatchNormalise
 
 _WHOLE_MODULES = (BatchNormalise, nn.Softsign)  # modules of several operations that are one layer
+DENSE_FEATURES = 1024  # up to so many the matrix of a shortcut is formed; larger ones are probed with random vectors
+Function = Callable[[Tensor], Tensor]
 
 
 def describe_model(view: GraphView, generator: torch.Generator) -> tuple[Description, ...]:
@@ -101,10 +103,6 @@ def _merged(parts: Iterable[Description]) -> list[Description]:
         else:
             found.append(part)
     return found
-
-
-DENSE_FEATURES = 1024  # up to so many the matrix of a shortcut is formed; larger ones are probed with random vectors
-Function = Callable[[Tensor], Tensor]
 
 
 def describe_skip(view: GraphView, block: ResidualBlock, generator: torch.Generator) -> Skip:

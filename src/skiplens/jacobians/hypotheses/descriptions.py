@@ -11,8 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 from skiplens.jacobians.systems.costs import Cost
 from skiplens.jacobians.systems.elementwise import Residual, SkipMap
 from skiplens.jacobians.systems.layer import Certificate, Composition, DataBound, Layer, composed, product

@@ -32,6 +32,11 @@ from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance
 
 PROBED_SAMPLES = 4  # the graph is read with so few samples; what is counted over the batch takes the number of all
+MOST = 3  # lines of code for one hypothesis at most: the pattern is clear then
+
+_IMPORT = "from skiplens.zoo.macdonald2023 import NormalisedConv2d, NormalisedLinear, Parameterisation"
+MOST_NUMBERS = 20_000_000
+MOST_RANK = 1500  # singular values of larger data matrices would take minutes; then only the counts are reported
 
 
 @accept_old_order("model", "data", "loss", "step", "seed")
@@ -114,11 +119,6 @@ def _reading(model: nn.Module, case: Case, provenance: Provenance) -> Hypotheses
     )
 
 
-MOST = 3  # lines of code for one hypothesis at most: the pattern is clear then
-
-_IMPORT = "from skiplens.zoo.macdonald2023 import NormalisedConv2d, NormalisedLinear, Parameterisation"
-
-
 def code_for(label: str, where: Sequence[str], model: nn.Module) -> str:
     """Lines that change the modules a hypothesis fails at, or '' where there are none to give."""
     modules = dict(model.named_modules())
@@ -152,10 +152,6 @@ def _normalised(module: nn.Module) -> str:
             window, stride, padding = (size[0] for size in sizes)
             return f"NormalisedConv2d({channels}, {window}, {rule}, stride={stride}, padding={padding})"
     return ""
-
-
-MOST_NUMBERS = 20_000_000
-MOST_RANK = 1500  # singular values of larger data matrices would take minutes; then only the counts are reported
 
 
 @dataclass(frozen=True)

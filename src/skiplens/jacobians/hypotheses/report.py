@@ -4,13 +4,13 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.base.words import in_words
+from skiplens.base import in_words, require_known
 from skiplens.plots.figure import BAD, GOOD, UNKNOWN, Bars, Figure, drawn, numbers
 from skiplens.plots.section import KeyNumber, Scale, Section, provenance_of
 from skiplens.readings.reading import Reading
 
 WIDTH = 100
+THEOREMS = {"S": "the loss is smooth", "R": "gradients do not vanish", "G": "descent uses both"}
 
 
 class HypothesesReading(Reading, kind="hypotheses"):
@@ -62,8 +62,7 @@ class HypothesesReading(Reading, kind="hypotheses"):
 
     def __getitem__(self, label: str) -> Mapping[str, Any]:
         """The row of one hypothesis, such as ``reading["S1"]``."""
-        if label not in self.labels:
-            raise InvalidInputError(f"There is no hypothesis {label!r}. {did_you_mean(label, self.labels)}")
+        require_known(label, self.labels, f"There is no hypothesis {label!r}.")
         return self.rows()[self.labels.index(label)]
 
     @property
@@ -145,9 +144,6 @@ def _number(row: Mapping[str, Any]) -> str:
     number = "not known" if row["number"] is None else in_words(row["number"])
     here = "" if row["sampled"] is None else f" (here {in_words(row['sampled'])})"
     return f"{row['meaning']}: {number}{here}"
-
-
-THEOREMS = {"S": "the loss is smooth", "R": "gradients do not vanish", "G": "descent uses both"}
 
 
 def hypotheses_by_theorem(reading: HypothesesReading) -> Figure:

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Float, InvalidInputError
 from skiplens.jacobians.systems.layer import Certificate, DataBound, Inputs, Layer, Outputs, Weights, product
 from skiplens.jacobians.systems.parameterisation import EntryNormalised, Parameterisation, Suprema
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Float, Int, InvalidInputError
 
 RATIO_PEAK = 0.814528755178133  # twice the largest (1 − e^(−c))²/c, attained at c = 1.25643
 

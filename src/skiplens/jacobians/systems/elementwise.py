@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 from skiplens.jacobians.systems.layer import Certificate, DataBound, Inputs, Layer, OfLayers, Outputs, Weights, product
 
 

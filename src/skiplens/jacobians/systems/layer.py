@@ -11,13 +11,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 
 Weights = Float[Tensor, " params"]
 Inputs = Float[Tensor, "inputs samples"]
@@ -220,10 +220,7 @@ class Composition(OfLayers):
 
 def composed(certificates: Sequence[Certificate]) -> Certificate:
     """The certificate of maps one after the other, the first one first."""
-    total = certificates[0]
-    for certificate in certificates[1:]:
-        total = certificate.after(total)
-    return total
+    return reduce(lambda inner, outer: outer.after(inner), certificates)
 
 
 def product(*factors: float) -> float:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Float, InvalidInputError
 from skiplens.jacobians.systems.layer import Inputs, Outputs, Weights
 
 CURVATURE = 48 / (25 * math.sqrt(5))  # K2: the largest second derivative of x/sqrt(1 + x²), attained at |x| = 1/2

@@ -8,8 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Float, InvalidInputError
 from skiplens.jacobians.systems.costs import Cost
 from skiplens.jacobians.systems.layer import Certificate, Composition, DataBound, Layer, composed, product
 from skiplens.linalg.operator import FunctionOperator

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import DidNotConverge
+from skiplens.base import DidNotConverge, Float
 
 Small = Float[Tensor, "networks inputs inputs"]
 _GAIN = 2**0.5  # of the ReLU, so that it keeps the mean squared norm

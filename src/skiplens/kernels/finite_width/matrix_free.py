@@ -16,9 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
-from skiplens.base.memory import budget_bytes, require_fits
+from skiplens.base import Float, InvalidInputError, budget_bytes, require_fits
 from skiplens.kernels.finite_width import gated_layer
 from skiplens.kernels.finite_width.gated_layer import Draws, GatedLayer, Pulled, SlackFactor, draw_layer, factor, square
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla, require_layer, trained_layers

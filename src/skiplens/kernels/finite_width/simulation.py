@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
-from skiplens.base.memory import budget_bytes, require_fits
+from skiplens.base import Float, InvalidInputError, budget_bytes, refuse_if, require_fits
 from skiplens.kernels.finite_width.networks import (
     DenseNet,
     Network,

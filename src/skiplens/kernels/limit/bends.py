@@ -13,8 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Float, InvalidInputError
 
 _INTERVALS, _MOST, _HALVINGS = 1024, 16, (8, 44)
 _JUMP, _STEP = 1e-7, 1e-4  # the smallest jump that counts, and the distance at which curvatures are read

@@ -16,6 +16,7 @@ from skiplens.kernels.limit.signals import Moments, Unit
 _STEPS, _CONVERGED = 100, 1e-10
 _GRID = 4001  # correlations at which the map is compared with the identity
 _ENDLESS = 1e12  # a variance above, or below its inverse, does not settle
+HEAD = ("nonlinearity", "matrix", "slope χ₁", "variance q*", "correlation c*", "depth scale ξ")
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,6 @@ class DepthScale:
         """As a row of a table."""
         numbers = self.slope, self.variance, self.correlation, self.scale
         return self.nonlinearity, self.matrix, *(f"{number:.4g}" for number in numbers)
-
-
-HEAD = ("nonlinearity", "matrix", "slope χ₁", "variance q*", "correlation c*", "depth scale ξ")
 
 
 def depth_scale(names: tuple[str, str], unit: Unit, gain: float, offset: float) -> DepthScale:

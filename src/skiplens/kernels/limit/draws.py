@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 from skiplens.kernels.limit.gaussian import LARGEST_ERROR
 
 POINTS, FEWER, NETS = 512, 128, 8  # of one net; for all pairs of positions; nets

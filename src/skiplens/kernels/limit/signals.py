@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 from skiplens.kernels.limit import gaussian
 from skiplens.kernels.limit.draws import FEWER, POINTS, Drawn, Recipe, drawn
 from skiplens.kernels.limit.gaussian import LARGEST_ERROR, Expectations, bend_blocks, expanded, piecewise_linear

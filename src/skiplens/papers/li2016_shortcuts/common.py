@@ -8,8 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import DataError
+from skiplens.base import DataError, Float
 from skiplens.data import fit_whitening, get, sample
 from skiplens.linalg.second_moments import SecondMoments, second_moments
 from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, plain_units, shortcut_units
@@ -33,9 +32,12 @@ SMOKE_IMAGES = (
     "The smoke preset takes the 2,000 embedded MNIST digits instead of the 60,000, so it decides few claims about data."
 )
 
+DIGITS = (DEPTH, QUANTILE, SIGNS, SMOKE_IMAGES)  # what deviates wherever a linear network sees the digits
+
 Source = Literal["sample", "mnist"]  # the 2,000 embedded digits, which are the first of MNIST, or all 60,000
 
 WIDTH = 10  # of the networks: as many components as classes, since the shortcuts tie them to each other
+FamilyName = Literal["xavier", "orthogonal", "1-shortcut", "2-shortcut", "3-shortcut"]
 
 
 @cache
@@ -53,9 +55,6 @@ def whitened_digits(source: Source = "mnist", samples: int | None = None) -> tup
 def digit_moments(source: Source = "mnist", samples: int | None = None) -> SecondMoments:
     """The second moments of the whitened digits; kept for the next call."""
     return second_moments(*whitened_digits(source, samples))
-
-
-FamilyName = Literal["xavier", "orthogonal", "1-shortcut", "2-shortcut", "3-shortcut"]
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from skiplens import zoo
 from skiplens.base import Randomness, option
 from skiplens.papers import statistics
-from skiplens.papers.images import NOT_DONE, Portion, missing, needs, training_and_test
+from skiplens.papers.images import NOT_DONE, Portion, missing, needs, recipe, training_and_test
 from skiplens.papers.statistics import Band, Readings, against, decide, over_seeds, stacked, values, whole
 from skiplens.papers.study import Item, Judgement, Preset, claim
-from skiplens.plots.figure import Figure, Line, Mark, Points, Reference, colour, numbers
+from skiplens.plots.figure import Figure, Line, Points, Reference, colour, numbers
 from skiplens.sweeps.run import Run, unfinished_work
 from skiplens.training import Recipe, evaluate
 from skiplens.training.batched.side_by_side import train_side_by_side
@@ -103,8 +103,7 @@ def shortcut_training(settings: ShortcutTraining) -> dict[str, Tensor]:
     training, test = training_and_test(settings.data, portion, settings.batch_size, device)
     network = network_of(settings).to(device, torch.float32)
     kept = unfinished_work() if settings.gpu else None  # the others take seconds
-    recipe = recipe_of(settings)
-    found = train_side_by_side([network], training, [recipe], look=mean_convolution_norm, checkpoint=kept)
+    found = train_side_by_side([network], training, [recipe_of(settings)], look=mean_convolution_norm, checkpoint=kept)
     assert found is not None, "nothing stops it"
     return measured(settings, network, test, found.epoch_losses[0], found.looks[0])
 
@@ -147,20 +146,7 @@ def network_of(settings: ShortcutTraining) -> nn.Module:
 
 def recipe_of(settings: ShortcutTraining) -> Recipe:
     """The training of the public program that the paper uses."""
-    return Recipe(
-        learning_rate=0.1,
-        momentum=0.9,
-        nesterov=True,
-        weight_decay=1e-4,
-        batch_size=settings.batch_size,
-        epochs=settings.epochs,
-        milestones=settings.milestones,
-        augmentation="crop_flip",
-        precision="bfloat16" if settings.gpu else "full",
-        channels_last=settings.gpu,
-        cuda_graph=settings.gpu,
-        seed=_replicate(settings).child("training").entropy(),
-    )
+    return recipe(settings, _replicate(settings), learning_rate=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4)
 
 
 def _replicate(settings: ShortcutTraining) -> Randomness:
@@ -307,10 +293,8 @@ def draw_fig2(readings: Readings) -> tuple[Figure, ...]:
     """Mean norm of the convolutions against epochs, one curve a depth."""
     if not readings:
         return ()
-    marks: list[Mark] = []
-    for number, depth in enumerate(values(readings, "depth")):
-        norms = stacked(readings, "norm", depth=depth)
-        marks += statistics.curve(range(norms.shape[1]), norms, f"{depth} layers", number)
+    norms = {f"{depth} layers": stacked(readings, "norm", depth=depth) for depth in values(readings, "depth")}
+    marks = statistics.curves((range(found.shape[1]), found, name) for name, found in norms.items())
     for power, epoch in enumerate(readings[0].setting("milestones"), 2):
         marks.append(Reference(float(epoch), f"learning rate {0.1**power:.2g}", "x"))
     caption = (

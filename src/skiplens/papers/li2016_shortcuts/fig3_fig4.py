@@ -7,20 +7,21 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from skiplens.base import Randomness, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, option
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
 from skiplens.papers.li2016_shortcuts.hessian import linear_hessian, spectrum_of
-from skiplens.papers.statistics import Band, Readings, curve, decide, figure, over_seeds, raw_tables, values
+from skiplens.papers.statistics import Band, Readings, curves, decide, figure, over_seeds, raw_tables, values
 from skiplens.papers.study import Item, Judgement, Preset, claim, claims
-from skiplens.plots.figure import Figure, Mark
+from skiplens.plots.figure import Figure
 from skiplens.sweeps.run import Run
 from skiplens.training.batched import BatchedPlan, Units, drawn_starts, train_linear_networks, train_rectified_networks
 
 CLAIM_EPOCHS = (50, 100, 200, 500, 1000)  # at which norms are compared
 EXPONENT = Band(-0.5, -0.3)  # of the final norm in the depth; theorem 1's network has -1/2
+FIRST, DOUBLING = 8, Band(1.9, 2.3)  # when the depth doubles from 8 on: the factor if growth is linear
+LIMIT = 1e13  # beyond it the 10 % quantile is rounding: float64 resolves about 1e-15 of the largest eigenvalue
 
 
 class NormHistory(statistics.ReplicateSettings):
@@ -135,9 +136,8 @@ def draw_fig3(readings: Readings) -> tuple[Figure, ...]:
         ("identity", "left", "without nonlinearities"),
         ("relu", "right", "with ReLUs at mid positions"),
     ):
-        marks: list[Mark] = []
-        for number, reading in enumerate(statistics.chosen(readings, activation=activation)):
-            marks += curve(reading["epoch"], reading["norm"].T, f"depth {reading.setting('depth')}", number)
+        found = statistics.chosen(readings, activation=activation)
+        marks = curves((one["epoch"], one["norm"].T, f"depth {one.setting('depth')}") for one in found)
         title = f"Figure 3 {side}: 2-shortcut networks {words}"
         panels.append(figure((f"norms_{side}", title), caption, ("epoch", "mean of ‖W‖_F over the matrices"), marks))
     return tuple(panels)
@@ -197,10 +197,6 @@ def initial_spectrum(settings: InitialSpectrum) -> dict[str, Tensor]:
         index=spectrum.index,
         zero_condition_number=common.printed_condition_number(moments.inputs - moments.cross),
     )
-
-
-FIRST, DOUBLING = 8, Band(1.9, 2.3)  # when the depth doubles from 8 on: the factor if growth is linear
-LIMIT = 1e13  # beyond it the 10 % quantile is rounding: float64 resolves about 1e-15 of the largest eigenvalue
 
 
 def log_conditions(readings: Readings, family: str) -> tuple[list[int], Float[Tensor, "replicates depths"]]:
@@ -273,9 +269,7 @@ FIG4 = (_two_shortcut, *_GROWING, _xavier, _orthogonal_slower, _one_shortcut_lik
 
 def draw_fig4(readings: Readings) -> tuple[Figure, ...]:
     """One curve a kind of network."""
-    marks: list[Mark] = []
-    for number, family in enumerate(FAMILY_NAMES):
-        marks += curve(*log_conditions(readings, family), family, number)
+    marks = curves((*log_conditions(readings, family), family) for family in FAMILY_NAMES)
     words = ("initial_condition_numbers", "Figure 4: initial condition numbers of linear networks")
     caption = (
         "2-shortcut networks have the same condition number at every depth. It grows linearly for 1-shortcut networks "
@@ -290,10 +284,7 @@ _FIG4 = (
     "The paper has 10 runs of each network, here are 10 (smoke), 16 (laptop) or 20 (paper).",
     f"Condition numbers above {LIMIT:g} are shown as {LIMIT:g}: float64 cannot tell them from infinite ones.",
     "3-shortcut networks are left out: at zero their Hessian is the zero matrix.",
-    common.DEPTH,
-    common.QUANTILE,
-    common.SIGNS,
-    common.SMOKE_IMAGES,
+    *common.DIGITS,
 )
 
 ITEMS = (

@@ -8,8 +8,7 @@ from functools import cache, wraps
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import option
+from skiplens.base import Float, option
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source
@@ -362,9 +361,7 @@ def draw_fig5(readings: Readings) -> tuple[Figure, ...]:
 
 def draw_fig6(readings: Readings) -> tuple[Figure, ...]:
     """The index against the loss, and a single run's gradient and index."""
-    marks: list[Mark] = []
-    for number, family in enumerate(LEARNING_RATES):
-        marks += statistics.curve(*at_losses(readings, family, "index"), family, number)
+    marks = statistics.curves((*at_losses(readings, family, "index"), family) for family in LEARNING_RATES)
     caption = "The index of 2-shortcut networks is below that of orthogonal ones, and drops at the beginning."
     left = _against_loss(("index_at_losses", "Figure 6 left: share of negative eigenvalues"), caption, "index", marks)
     run = chosen(readings, descent)[0]
@@ -390,10 +387,7 @@ _DEVIATIONS = (
     "The paper gives no learning rates and no number of runs: here 0.1 with shortcuts of length 2, 0.01 for orthogonal "
     "and 1-shortcut networks, 10^-1.75 for Xavier's; curves against the loss hardly depend on them.",
     "The smoke preset has depth 6 instead of 16, and decides nothing about training.",
-    common.DEPTH,
-    common.QUANTILE,
-    common.SIGNS,
-    common.SMOKE_IMAGES,
+    *common.DIGITS,
 )
 
 ITEMS = (

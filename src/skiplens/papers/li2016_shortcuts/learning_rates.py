@@ -6,8 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from skiplens.base import Randomness, Settings, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, Settings, option
 from skiplens.papers.images import needs
 from skiplens.papers.li2016_shortcuts import common
 from skiplens.papers.li2016_shortcuts.common import FamilyName, Source

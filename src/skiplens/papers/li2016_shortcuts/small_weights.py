@@ -12,8 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import DidNotConverge, InvalidInputError, refuse_if
+from skiplens.base import DidNotConverge, Float, InvalidInputError, refuse_if
 
 _FIT = 1e-9  # the construction is exact; rounding leaves less than this unless it is magnified
 _SMALLEST = 1e-6  # distance of points below which the margin rho²/8 of a unit comes near to float64's rounding

@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import option
+from skiplens.base import Float, option
 from skiplens.data.synthetic import random_unit_vectors
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import small_weights

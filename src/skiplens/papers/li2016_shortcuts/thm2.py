@@ -6,8 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import option
+from skiplens.base import Float, option
 from skiplens.linalg.second_moments import SecondMoments
 from skiplens.papers import statistics
 from skiplens.papers.li2016_shortcuts import common, hessian
@@ -16,7 +15,7 @@ from skiplens.papers.li2016_shortcuts.hessian import BranchActivations, Toeplitz
 from skiplens.papers.li2016_shortcuts.hessian.at_zero import near_zero_rectified_spectrum, two_shortcut_unit
 from skiplens.papers.statistics import Band, Readings, against, decide, decide_correction, over_seeds, stacked, values
 from skiplens.papers.study import Item, Judgement, Preset, claim
-from skiplens.plots.figure import Figure, Heat, Mark, numbers
+from skiplens.plots.figure import Figure, Heat, numbers
 from skiplens.sweeps.run import Run
 from skiplens.zoo.weight_laws import xavier_weights
 
@@ -362,10 +361,8 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
         H = stacked(readings, "hessian", picture, branch_depth=n)[0]
         heat = Heat(tuple(numbers(row) for row in H), "second derivative")
         found.append(statistics.figure(words, caption, ("parameter", "parameter"), [heat]))
-    marks: list[Mark] = []
-    for number, n in enumerate((1, 2)):
-        depths, conditions = against(readings, "condition_number", "depth", digit_spectrum, branch_depth=n)
-        marks += statistics.curve(depths, conditions, f"{n}-shortcut", number)
+    conditions = (against(readings, "condition_number", "depth", digit_spectrum, branch_depth=n) for n in (1, 2))
+    marks = statistics.curves((*each, f"{n}-shortcut") for n, each in enumerate(conditions, 1))
     words = ("condition_numbers", "Theorem 2: condition number at zero on digits")
     caption = (
         "Two matrices a unit: the same at every depth. One matrix a unit: linear growth. Bands are one standard "

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base import DidNotConverge, Randomness, Settings
-from skiplens.base.axes import Float
+from skiplens.base import DidNotConverge, Float, Randomness, Settings
 from skiplens.papers.statistics import UNDECIDED, Band, import_name, over_trials
 from skiplens.papers.study import Judgement, PaperCard, Preset
 from skiplens.report.during_training.measurer import MeasureAlong, Measurer

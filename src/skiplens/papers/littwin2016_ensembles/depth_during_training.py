@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base import Randomness, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, option
 from skiplens.papers import statistics
 from skiplens.papers.images import Portion, missing, training_and_test
 from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, POSITIVE, REPLICATES, SIZES, looked_at
@@ -229,14 +228,12 @@ def figures(readings: Readings) -> tuple[Figure, ...]:
 
 def _spectrum(readings: Readings, kind: str, name: str) -> Figure:
     shares, steps = stacked(readings, "share"), readings[0]["step"]
-    marks: list[Mark] = []
-    for index, look in enumerate((0, -1)):
-        marks += curve(range(shares.shape[2]), shares[:, look], f"step {int(steps[look])}", index)
+    numbers = range(shares.shape[2])
     return statistics.figure(
         (f"spectrum_{kind}", f"Path spectrum before and after training: {name}"),
         "Share of the energy of the logits that passes so many branches; means and deviations over seeds.",
         ("branches on the path", "share of the energy"),
-        marks,
+        statistics.curves((numbers, shares[:, look], f"step {int(steps[look])}") for look in (0, -1)),
     )
 
 

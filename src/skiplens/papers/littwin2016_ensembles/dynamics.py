@@ -7,8 +7,7 @@ deeper: in networks with batch norm the measured depth fell while scales grew.
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass
 from skiplens.paths.weights import check_positive
 from skiplens.readings.reading import Provenance

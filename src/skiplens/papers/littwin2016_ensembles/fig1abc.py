@@ -7,8 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import Settings, option
+from skiplens.base import Float, Settings, option
 from skiplens.papers.littwin2016_ensembles.common import CLOSED_FORM, DEPTH, RATIOS, once
 from skiplens.papers.statistics import Band, Readings, decide, exactly, figure, raw_tables
 from skiplens.papers.study import Claim, Item, Judgement, Preset

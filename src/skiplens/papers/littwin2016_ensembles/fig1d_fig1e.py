@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base import Randomness, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, option
 from skiplens.data.synthetic import Difference, gaussian_classes
 from skiplens.graph import ResidualNetwork, dissect
 from skiplens.papers import statistics
@@ -324,26 +323,22 @@ def draw_fig1e(readings: Readings) -> tuple[Figure, ...]:
 def _by_layer(readings: Readings, setting: str) -> Figure:
     found = along(readings, "scale", setting)
     layers = numbers(range(1, found.shape[2] + 1))
-    marks: list[Mark] = []
-    for look, step in enumerate(along(readings, "step", setting)[0].tolist()):
-        marks += curve(layers, found[:, look], f"step {step}", look)
+    steps = enumerate(along(readings, "step", setting)[0].tolist())
     return figure(
         (f"scales_{setting}", f"Figure 1d: batch-norm scales, {SCALED[setting]}"),
         "λ of each layer at stages of training, means over seeds with standard deviations.",
         ("layer l", "λ_l"),
-        marks,
+        statistics.curves((layers, found[:, look], f"step {step}") for look, step in steps),
     )
 
 
 def _depth(readings: Readings, names: dict[str, str]) -> Figure:
-    marks: list[Mark] = []
-    for index, (setting, name) in enumerate(names.items()):
-        marks += curve(along(readings, "step", setting)[0], along(readings, "mean_length", setting), name, index)
+    found = {name: [along(readings, array, one) for array in ("step", "mean_length")] for one, name in names.items()}
     return figure(
         ("depth", "Mean path length of the same networks, 10 layers"),
         "Energy-weighted mean length of the paths to the last layer, means and deviations over seeds.",
         ("iteration", "mean path length"),
-        marks,
+        statistics.curves((steps[0], lengths, name) for name, (steps, lengths) in found.items()),
     )
 
 

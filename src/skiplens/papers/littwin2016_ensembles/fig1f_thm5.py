@@ -6,8 +6,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import Settings, option
+from skiplens.base import Float, Settings, option
 from skiplens.kernels.finite_width.simulation import estimate
 from skiplens.papers import statistics
 from skiplens.papers.littwin2016_ensembles import common

@@ -12,8 +12,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Generator, Tensor
 
-from skiplens.base import Randomness, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, option
 from skiplens.papers import statistics
 from skiplens.papers.littwin2016_ensembles.common import NEGATIVE, RATIOS, REPLICATES, SIZES, judge_always
 from skiplens.papers.littwin2016_ensembles.dynamics import branch_scale_slope, layer_scale_increment, spin_glass_depth
@@ -246,18 +245,15 @@ def draw_thm3(readings: Readings) -> tuple[Figure, ...]:
         ("‖g_p‖ / ‖g_m‖", "(|λ_new| - |λ|) / μ²"),
         (*marks, Reference(1.0, "‖g_p‖ = ‖g_m‖", axis="x"), Reference(0.0)),
     )
+    rates = [
+        against_rate(readings, "layer_steps", (layer, f"{layer}_predicted"), name) for layer, name in LAYERS.items()
+    ]
     leading_order = statistics.figure(
         ("leading_order", "Theorem 3: growth of |λ| in a step over its leading order"),
         "Means over random spin-glass losses with standard errors over replicates; orders (m, p) = (2, 4) "
         "and (3, 5). The smaller the step, the closer to 1.",
         ("learning rate μ", "measured over predicted"),
-        (
-            *(
-                against_rate(readings, "layer_steps", (layer, f"{layer}_predicted"), name)
-                for layer, name in LAYERS.items()
-            ),
-            Reference(1.0),
-        ),
+        (*rates, Reference(1.0)),
         log="x",
     )
     return leading_order, growth

@@ -6,8 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import option
+from skiplens.base import Float, option
 from skiplens.kernels.finite_width.matrix_free import sample_jacobian_norms, sample_reduced_outputs
 from skiplens.kernels.finite_width.networks import ResNet, weight_law
 from skiplens.kernels.finite_width.reduced_moments import reduced_moments

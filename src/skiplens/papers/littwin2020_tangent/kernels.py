@@ -6,8 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import option
+from skiplens.base import Float, option
 from skiplens.kernels.architectures import Architecture, DenseNetKernel, ResNetKernel
 from skiplens.kernels.finite_width import DenseNet, ResNet, Simulation, kernel_moments, sample_kernels
 from skiplens.papers import statistics

@@ -103,9 +103,8 @@ def _vanilla(readings: Readings) -> Judgement:
         "Slope over log depth at n = 10 L of the log of variance over squared mean, which is what stays constant; the "
         f"variance itself has slope {float(absolute.value):.2f} ± {float(absolute.half_width):.2f}: it grows like L²."
     )
-    return statistics.decide_correction(
-        (absolute, Band.around(0.0, FLAT)), (relative, Band.around(0.0, FLAT)), sentence
-    )
+    band = Band.around(0.0, FLAT)
+    return statistics.decide_correction((absolute, band), (relative, band), sentence)
 
 
 def judge_width_order(readings: Readings, architecture: str, depth: int = 10) -> Judgement:
@@ -169,9 +168,8 @@ def _depth(readings: Readings) -> Judgement:
     depths = values(readings, "depth", "diagonal", width=100)
     drawn = [variances(readings, architecture="densenet", depth=depth, width=100) for depth in depths]
     sentence = "Slope of log variance over log H_L (H_L ~ log L is the mean), width 100; the square gives 2."
-    return decide(
-        over_seeds(_log_slope([harmonic(depth) for depth in depths], drawn)), Band.around(2.0, 2 * FLAT), sentence
-    )
+    found = over_seeds(_log_slope([harmonic(depth) for depth in depths], drawn))
+    return decide(found, Band.around(2.0, 2 * FLAT), sentence)
 
 
 @claim("Corollary 2, Eq. 43", "slope 0 of V·L/log(L)²")

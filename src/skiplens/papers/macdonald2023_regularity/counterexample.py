@@ -11,8 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, InvalidInputError, option
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.costs import Cost, Logistic, SquareCost
 from skiplens.jacobians.systems.elementwise import Elementwise, Nonlinearity, Residual, SkipMap

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from skiplens.base import Randomness, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, option
 from skiplens.data import ImageSet, get, sample
 from skiplens.graph.functional import transformable
 from skiplens.jacobians.part_spectrum import Linearised, sample_jacobians, whole_jacobian

@@ -9,8 +9,7 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, InvalidInputError, option, refuse_if
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity.common import figure, histogram
 from skiplens.papers.statistics import Band, Readings, decide, over_seeds, stacked
@@ -89,8 +88,7 @@ class SingularValueLaw:
 
     def quantile(self, share: float) -> float:
         """The number below which a share of the singular values lies."""
-        if not 0 < share < 1:
-            raise InvalidInputError(f"share is {share}; a number between 0 and 1 was wanted.")
+        refuse_if(not 0 < share < 1, f"share is {share}; a number between 0 and 1 was wanted.")
         return float(scipy.optimize.brentq(lambda x: 1 - share - self.share_above(x), *self.support, xtol=1e-14))
 
 

@@ -23,6 +23,11 @@ from skiplens.sweeps.run import Run
 from skiplens.zoo.skips import IsometricPool, PaddedAveragePool, skip_matrix
 
 TITLES = ("Chain", "Res", "ResAvg", "ResIso (ours)")  # of the networks in their order
+HIGHER, LOWER = Band(0.0, math.inf), Band(-math.inf, 0.0)
+ZERO = 1e-6  # singular values below this are zero; logarithms are taken of this instead
+BLOCK_GAIN = 2.0  # by so many powers of ten at least an identity skip raises the mean logarithm of a block
+FIRST_TEN, LAST = slice(0, 10), slice(-1, None)
+ROUNDING = 1e-6
 
 
 class Losses(Digits):
@@ -96,9 +101,8 @@ def digit_starts(settings: Starts) -> dict[str, Tensor]:
 def digit_parameters(settings: Parameters) -> dict[str, Tensor]:
     """Singular values (networks, values) of DF, the derivative of the logits with respect to the parameters."""
     images, _ = digits.batch_of(settings, settings.replicate)
-    return {
-        "values": torch.stack([digits.parameter_spectrum(network, images) for network in _networks(settings, PRINTED)])
-    }
+    spectra = [digits.parameter_spectrum(network, images) for network in _networks(settings, PRINTED)]
+    return {"values": torch.stack(spectra)}
 
 
 def digit_blocks(settings: Blocks) -> dict[str, Tensor]:
@@ -118,13 +122,6 @@ def digit_blocks(settings: Blocks) -> dict[str, Tensor]:
 def _networks(settings: Digits, names: Sequence[str]) -> Iterator[nn.Module]:
     """The networks of the one trial of a run."""
     return (digits.network_of(settings, settings.replicate, name) for name in names)
-
-
-HIGHER, LOWER = Band(0.0, math.inf), Band(-math.inf, 0.0)
-ZERO = 1e-6  # singular values below this are zero; logarithms are taken of this instead
-BLOCK_GAIN = 2.0  # by so many powers of ten at least an identity skip raises the mean logarithm of a block
-FIRST_TEN, LAST = slice(0, 10), slice(-1, None)
-ROUNDING = 1e-6
 
 
 def mean_log(values: Tensor) -> Tensor:

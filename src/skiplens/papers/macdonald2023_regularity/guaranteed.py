@@ -11,9 +11,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
-from skiplens.base.progress import Progress, silent, track
+from skiplens.base import Float, InvalidInputError, Progress, refuse_if, silent, track
 from skiplens.jacobians.systems import NONLINEARITIES, Affine, Elementwise, Free, Residual, SkipMap, WeightNormalised
 from skiplens.jacobians.systems.costs import Cost, CrossEntropy, SquareCost
 from skiplens.jacobians.systems.layer import Composition, Inputs, Layer, Weights

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from skiplens import zoo
 from skiplens.base import Randomness, option
-from skiplens.papers.images import NOT_DONE, Portion, missing, needs, training_and_test
+from skiplens.papers.images import NOT_DONE, Portion, missing, needs, recipe, training_and_test
 from skiplens.papers.statistics import Band, Interval, Readings, ReplicateSettings, decide, over_seeds, replicated
 from skiplens.papers.study import Judgement, Preset
 from skiplens.readings.reading import Measurement
@@ -154,18 +154,7 @@ def recipe_of(settings: ImageTraining) -> Recipe:
 
     For CIFAR as in the authors' program: plain gradient descent without momentum and weight decay (erratum X2).
     """
-    shared = Recipe(
-        learning_rate=settings.learning_rate,
-        batch_size=settings.batch_size,
-        epochs=settings.epochs,
-        milestones=settings.milestones,
-        milestone_factor=0.2,
-        augmentation="crop_flip",
-        precision="bfloat16" if settings.gpu else "full",
-        channels_last=settings.gpu,
-        cuda_graph=settings.gpu,
-        seed=trial(settings).child("training").entropy(),
-    )
+    shared = recipe(settings, trial(settings), learning_rate=settings.learning_rate, milestone_factor=0.2)
     if not settings.of_imagenet:
         return shared
     other = {"batch_size": None, "milestone_factor": 0.1, "momentum": 0.9, "weight_decay": 1e-4}

@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import option
+from skiplens.base import Float, option
 from skiplens.jacobians.systems.smoothness import certified_smoothness, descent_constant
 from skiplens.papers import statistics
 from skiplens.papers.macdonald2023_regularity import common
@@ -18,6 +17,7 @@ from skiplens.plots.figure import Figure, Line, Mark, bundle, colour, numbers
 from skiplens.sweeps.run import Run
 
 STEPS = (0.1, 0.5, 1.0, 1.5, 1.9)  # step sizes η β; the theorem wants less than 2
+REPLICATES: dict[Preset, int] = {"smoke": 3, "laptop": 6, "paper": 50}
 
 
 class Quadratic(statistics.ReplicateSettings):
@@ -138,9 +138,6 @@ def _figure(readings: Readings, measure: str, what: str, remark: str = "") -> Fi
     )
     words = measure.removeprefix("descent_"), f"Theorem 2.3: {what}"
     return common.figure(words, caption, ("steps of gradient descent", "loss over first loss"), marks, "y")
-
-
-REPLICATES: dict[Preset, int] = {"smoke": 3, "laptop": 6, "paper": 50}
 
 
 def quadratics(preset: Preset, seed: int) -> list[Run]:

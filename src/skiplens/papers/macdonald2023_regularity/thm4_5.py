@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.settings import option
+from skiplens.base import Float, option
 from skiplens.jacobians.systems.affine import Affine
 from skiplens.jacobians.systems.costs import SquareCost
 from skiplens.jacobians.systems.elementwise import NONLINEARITIES
@@ -25,6 +24,7 @@ from skiplens.sweeps.run import Run
 ROW_NORMS = (1.0, 10.0, 100.0, 1000.0)  # of the matrix in front of a batch norm
 GAPS = (1e-2, 1e-4, 1e-6)
 FEATURES = 3  # in front of a batch norm
+BOUNDED = 0.05  # an exponent within this of 0 says that a norm does not grow
 
 
 class Curvatures(statistics.ReplicateSettings):
@@ -103,9 +103,6 @@ def slope_quotients(settings: Layers) -> dict[str, Tensor]:
     softplus = NONLINEARITIES["softplus"].derivative
     root = torch.func.grad(lambda x: (2 / 3 * x.abs() ** 1.5).sum())  # 0 at 0
     return {"gap": h, "root": root(h).abs() / h, "softplus": (softplus(h) - softplus(torch.zeros_like(h))).abs() / h}
-
-
-BOUNDED = 0.05  # an exponent within this of 0 says that a norm does not grow
 
 
 @claim("Theorem 4.5", "|H| at most β")

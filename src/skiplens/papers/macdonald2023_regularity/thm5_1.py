@@ -36,6 +36,7 @@ CHECKED = ("mnist_residual_avgpool", "normalised_resnet", "guaranteed_resnet")
 """Networks of the zoo whose hypotheses are checked: a practical one, the theorem's, and the repaired one."""
 
 ON_DIGITS = RandomResidualNetwork(widths=(784, 32, 16, 10), hidden=16)
+MUCH_SMALLER = 100  # step sizes that are so many times smaller are much smaller
 
 
 class Descents(statistics.ReplicateSettings):
@@ -134,9 +135,6 @@ def _digits(images: int, generator: torch.Generator) -> ImageSet:
     """Some of the embedded digits, drawn without replacement."""
     digits = sample()
     return digits.select(torch.randperm(len(digits), generator=generator)[:images])
-
-
-MUCH_SMALLER = 100  # step sizes that are so many times smaller are much smaller
 
 
 @claim("Proof of Theorem 5.1, after Eq. 37", "at least 1")

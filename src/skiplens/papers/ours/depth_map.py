@@ -12,8 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from skiplens.base import Randomness, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, option
 from skiplens.graph.batch import Batch
 from skiplens.papers import statistics
 from skiplens.papers.images import DIGITS, Portion, training_and_test

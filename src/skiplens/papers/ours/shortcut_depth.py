@@ -6,8 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from skiplens.base import Randomness, option
-from skiplens.base.axes import Float
+from skiplens.base import Float, Randomness, option
 from skiplens.improvement.race import ends_of, run_to_the_end
 from skiplens.papers import statistics
 from skiplens.papers.images import DIGITS, Portion, training_and_test

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Progress, silent
-from skiplens.base.axes import Float, Int
+from skiplens.base import Float, Int, InvalidInputError, Progress, silent
 from skiplens.base.identity import fingerprint
 from skiplens.linalg.second_moments import SecondMoments
 from skiplens.training.batched.plan import BatchedPlan, Look, ManyRuns, Program, Trainer

@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base import Progress, Randomness, silent
-from skiplens.base.axes import Bool, Float, Int
-from skiplens.base.errors import refuse_if
-from skiplens.training.checkpoints import Checkpoint, Keeper, require_same_run
+from skiplens.base import Bool, Float, Int, Progress, Randomness, refuse_if, silent
+from skiplens.training.checkpoints import Checkpoint, Keeper
 from skiplens.zoo.weight_laws import Law
 
 CHECK_EVERY = 20  # epochs between two looks for networks that diverged
@@ -151,9 +149,9 @@ class Trainer:
         """All epochs, from the checkpoint on where there is one; `identity` tells this run from others."""
         plan, keeper = self.plan, Keeper(self.plan.checkpoint)
         words = f"{plan.epochs} epochs, records at {plan.record_at}, snapshots at {plan.snapshots_at}"
-        identity, kept = {**identity, "plan": words}, keeper.read()
-        if kept is not None and keeper.path is not None:
-            require_same_run(keeper.path, kept["began_as"], identity)
+        identity = {**identity, "plan": words}
+        kept = keeper.read(identity)
+        if kept is not None:
             self._restore(kept)
         for epoch in self._moments(keeper):
             if len(self.alive):

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from skiplens.base import InvalidInputError, Randomness
-from skiplens.base.axes import Float
+from skiplens.base import Float, InvalidInputError, Randomness
 from skiplens.base.identity import fingerprint
 from skiplens.graph.batch import Batch
 from skiplens.graph.loss import LossFunction
-from skiplens.training.checkpoints import Checkpoint, Keeper, require_same_run
+from skiplens.training.checkpoints import Checkpoint, Keeper
 from skiplens.training.passes import WARM_UPS, quickest_algorithms
 from skiplens.training.recipe import Recipe, learning_rate
 from skiplens.training.source import drawn_changes, mirrored, moved
@@ -59,9 +58,8 @@ def train_side_by_side(
     run = _SideBySide(list(networks), data, list(recipes), look)
     keeper, first = Keeper(checkpoint), 0
     identity = run.identity() if keeper.path else {}
-    kept = keeper.read()
-    if kept is not None and keeper.path is not None:
-        require_same_run(keeper.path, kept["began_as"], identity)
+    kept = keeper.read(identity)
+    if kept is not None:
         first = run.restore(kept)
     for epoch in range(first, run.recipe.epochs):
         run.epoch(epoch)

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, did_you_mean
-from skiplens.base.memory import budget_bytes, require_fits
+from skiplens.base import Float, InvalidInputError, budget_bytes, did_you_mean, require_fits
 from skiplens.linalg.second_moments import check_data, require_finite
 
 Samples = Float[Tensor, "samples width"]
 Matrices = Float[Tensor, "matrices outputs features"]  # of all units, in order of application
+_ZERO = torch.zeros((), dtype=torch.float64)
+_MATRIX_FREE = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,6 @@ class Activation:
                 "Use a smooth post activation, or evaluate the Hessian at non-zero weights with shortcut_hessian."
             )
         return _derivative(_derivative(self.function))(_ZERO).item()
-
-
-_ZERO = torch.zeros((), dtype=torch.float64)
 
 
 def _derivative(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -153,9 +150,6 @@ def check_count(value: int, name: str, meaning: str) -> int:
     if isinstance(value, bool) or int(value) != value or value < 1:
         raise InvalidInputError(f"{name} must be {meaning}, a whole number of at least 1; got {value!r}.")
     return int(value)
-
-
-_MATRIX_FREE = "Use a matrix-free Hessian operator and Lanczos for its extreme eigenvalues and its density."
 
 
 def require_dense_fits(params: int, like: Tensor, instead: str = _MATRIX_FREE) -> None:

@@ -6,8 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Float, InvalidInputError
 from skiplens.base.memory import fresh_zeros
 from skiplens.linalg.second_moments import check_data
 from skiplens.papers.li2016_shortcuts.hessian.activations import (

@@ -8,9 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
-from skiplens.base.memory import budget_bytes
+from skiplens.base import Float, InvalidInputError, budget_bytes
 from skiplens.linalg.second_moments import second_moments
 from skiplens.papers.li2016_shortcuts.hessian.activations import (
     BranchActivations,

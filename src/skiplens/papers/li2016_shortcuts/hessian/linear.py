@@ -15,8 +15,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, Int, InvalidInputError, refuse_if
 from skiplens.base.memory import fresh_empty
 from skiplens.linalg.second_moments import SecondMoments, require_finite
 from skiplens.papers.li2016_shortcuts.hessian.activations import Matrices, check_weights, require_dense_fits

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError
+from skiplens.base import Float, InvalidInputError
 from skiplens.linalg.second_moments import SecondMoments
 from skiplens.papers.li2016_shortcuts.hessian.activations import require_dense_fits
 from skiplens.papers.li2016_shortcuts.hessian.linear import LinearUnit, across_factor, linear_chain, require_same_widths

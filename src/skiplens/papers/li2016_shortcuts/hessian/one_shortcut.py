@@ -21,8 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import DidNotConverge
+from skiplens.base import DidNotConverge, Float
 from skiplens.papers.li2016_shortcuts.hessian.activations import BranchActivations, Samples, vanishing
 from skiplens.papers.li2016_shortcuts.hessian.spectrum import CountedSpectrum
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
+from skiplens.base import Float
 from skiplens.base.memory import fresh_empty, fresh_zeros
 from skiplens.papers.li2016_shortcuts.hessian.activations import Matrices, Samples, check_network, require_dense_fits
 

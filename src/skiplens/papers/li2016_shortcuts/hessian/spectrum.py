@@ -7,8 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, Int, InvalidInputError, refuse_if
 from skiplens.linalg.conditioning import condition_number, nearest_rank
 from skiplens.linalg.second_moments import require_finite
 

@@ -7,8 +7,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import check_curvature_ratio
 from skiplens.paths.weights import Ratio, check_depth, check_shortest, curvature_ratio_slope, path_moments, path_weights
 

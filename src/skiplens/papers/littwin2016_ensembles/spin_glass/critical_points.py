@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.errors import TooLargeError
+from skiplens.base import Float, Int, TooLargeError
 from skiplens.papers.littwin2016_ensembles.spin_glass import hamiltonian
 from skiplens.papers.littwin2016_ensembles.spin_glass.expected_counts import log_expected_total
 from skiplens.papers.littwin2016_ensembles.spin_glass.hamiltonian import SpinGlass, onto_sphere, tangent_part
@@ -17,6 +16,10 @@ LARGEST_SEARCH = 3000  # the most critical points, on average, that a search is 
 _STARTS_PER_POINT = 30
 _ROUNDS = 4
 _SAME_POINT = 1e-5  # in units of the sphere's radius
+_ON_CIRCLE = 1e-7  # how far from modulus 1 a root may lie: rounding moves it by about the root of an ulp at near-ties
+_ITERATIONS = 40
+_LONGEST_STEP = 0.5  # on the unit sphere; longer ones leave the region where the quadratic model means anything
+_RESIDUAL = 1e-9  # of the Riemannian gradient, whose natural size is √(Λ v′)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +123,6 @@ def riemannian_hessian(
     return H + H.abs().sum(2).amax(1).clamp(min=1e-300)[:, None, None] * normal
 
 
-_ON_CIRCLE = 1e-7  # how far from modulus 1 a root may lie: rounding moves it by about the root of an ulp at near-ties
-
-
 def critical_angles(glass: SpinGlass) -> Float[Tensor, " critical"]:
     """Angles φ at which the energy of √2 (cos φ, sin φ) is stationary, ascending in [0, 2π)."""
     order = glass.mixture.order
@@ -135,11 +135,6 @@ def critical_angles(glass: SpinGlass) -> Float[Tensor, " critical"]:
     roots = np.roots(slope[::-1])
     on_circle = roots[np.abs(np.abs(roots) - 1) < _ON_CIRCLE]
     return torch.from_numpy(np.sort(np.angle(on_circle) % (2 * math.pi))).to(points.device)
-
-
-_ITERATIONS = 40
-_LONGEST_STEP = 0.5  # on the unit sphere; longer ones leave the region where the quadratic model means anything
-_RESIDUAL = 1e-9  # of the Riemannian gradient, whose natural size is √(Λ v′)
 
 
 def newton_critical_points(glass: SpinGlass, starts: Float[Tensor, "starts spins"]) -> Float[Tensor, "critical spins"]:

@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, refuse_if
+from skiplens.base import Float, InvalidInputError, refuse_if
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture, check_index, eigenvalue_cost
 
 _PURE = 1e-12  # a spread α² below this times v′² is that of a pure model, whose energy fixes the Hessian's shift

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float
-from skiplens.base.errors import InvalidInputError, TooLargeError, refuse_if
+from skiplens.base import Float, InvalidInputError, TooLargeError, refuse_if
 
 LARGEST_RESOLVED = 200  # spins up to which counts are resolved by index: the work grows with the fourth power
 LARGEST_TOTAL = 20_000  # spins up to which the total is computed
 _PANEL_ORDER = 16
 _UNIT_ORDER, _SHIFTS_AT_ONCE = 32, 32
+_LARGE = 1e100
 
 
 def expected_critical_points(dimension: int, curvature_ratio: float | Tensor) -> Float[Tensor, "*ratios indices"]:
@@ -126,9 +126,6 @@ def _line(size: int, reach: float) -> tuple[Tensor, Tensor]:
     outside = growing_breaks(edge, max(reach, edge + 1), 0.5, max(1.0, reach / 60))
     x, w = panel_nodes(torch.cat([inside, outside[1:]]), _PANEL_ORDER)
     return torch.cat([-x, x]), torch.cat([w, w])
-
-
-_LARGE = 1e100
 
 
 def log_eigenvalue_density(size: int, eigenvalues: Float[Tensor, " points"]) -> Float[Tensor, " points"]:

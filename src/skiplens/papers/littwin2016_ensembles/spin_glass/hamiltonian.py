@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skiplens.base.axes import Float, Int
-from skiplens.base.errors import InvalidInputError, refuse_if
-from skiplens.base.memory import budget_bytes, require_fits
+from skiplens.base import Float, Int, InvalidInputError, budget_bytes, refuse_if, require_fits
 from skiplens.papers.littwin2016_ensembles.spin_glass.complexity import Mixture
 
 Points = Float[Tensor, "points spins"]
