@@ -11,7 +11,7 @@ import argparse
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import product
@@ -130,15 +130,25 @@ def recorded(step: Callable[[], None]) -> Callable[[], None]:
 
 
 def best_ends(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, float]]:
-    """The loss of each network at its best rate, by family, task and depth: geometric means over seeds."""
-    ends: dict[tuple, list[float]] = defaultdict(list)
+    """The loss of each network at its best rate, by family, task and depth: geometric means over the seeds of all."""
+    ends: dict[tuple[str, str, int], dict[str, dict[str, dict[str, float]]]] = defaultdict(dict)
     for row in rows:
-        ends[row["family"], row["task"], int(row["depth"]), row["network"], row["rate"]].append(float(row["loss"]))
-    best: dict[tuple[str, str, int], dict[str, float]] = defaultdict(dict)
-    for (*case, network, _), losses in ends.items():
-        found = best[tuple(case)]  # type: ignore[index]  # three of them
-        found[network] = min(found.get(network, math.inf), math.exp(statistics.fmean(map(math.log, losses))))
+        rates = ends[row["family"], row["task"], int(row["depth"])].setdefault(row["network"], defaultdict(dict))
+        rates[row["rate"]][row["seed"]] = float(row["loss"])
+    best: dict[tuple[str, str, int], dict[str, float]] = {}
+    for case, networks in ends.items():
+        seeds = set.intersection(*({seed for found in rates.values() for seed in found} for rates in networks.values()))
+        if seeds:
+            best[case] = {
+                name: min(_mean(found, seeds) for found in rates.values() if seeds <= found.keys())
+                for name, rates in networks.items()
+            }
     return best
+
+
+def _mean(losses: Mapping[str, float], seeds: Collection[str]) -> float:
+    """The geometric mean over these seeds."""
+    return math.exp(statistics.fmean(math.log(losses[seed]) for seed in seeds))
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
