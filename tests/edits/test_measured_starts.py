@@ -9,7 +9,9 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.randomness import Randomness
+from skiplens.edits import initialisation
 from skiplens.edits.initialisation import HEAD, looks_linear, torch_default, unit_variance
+from skiplens.edits.structure import add_norms
 
 
 def mlp(depth=6, width=16, activation=nn.ReLU, bias=True):
@@ -180,3 +182,27 @@ def test_torchs_own_start_reaches_every_layer_of_torch():
         assert torch.equal(made.get_parameter(name), network.get_parameter(name))
     same, other = torch_default(network, Randomness(1)), torch_default(network, Randomness(2))
     assert torch.equal(same.tokens.weight, made.tokens.weight) != torch.equal(other.tokens.weight, made.tokens.weight)
+
+
+STARTS = {
+    "he": lambda network, given: initialisation.he(network, Randomness(0)),
+    "orthogonal": lambda network, given: unit_variance(network, given, Randomness(0)),
+    "scaled": lambda network, given: unit_variance(network, given, centred=True),
+    "looks linear": lambda network, given: looks_linear(network, given, Randomness(0)),
+    "norms": lambda network, given: add_norms(network, ["0", "2"], "layer"),
+}
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
+def test_the_linear_layer_of_gpt2_starts_as_any_other(start):
+    conv1d = pytest.importorskip("transformers.pytorch_utils").Conv1D
+    usual = mlp(depth=1, width=16)
+    stored_otherwise = copy.deepcopy(usual)
+    for name in ("0", "2", "4"):
+        layer = usual.get_submodule(name)
+        other = conv1d(layer.out_features, layer.in_features).double()
+        other.weight.data, other.bias.data = layer.weight.detach().T.clone(), layer.bias.detach().clone()
+        stored_otherwise.set_submodule(name, other)
+    X = inputs(64, 5)
+    assert torch.allclose(start(stored_otherwise, X)(X), start(usual, X)(X), rtol=0, atol=1e-12)
+    assert not torch.allclose(start(usual, X)(X), usual(X), rtol=0, atol=1e-3)

@@ -17,7 +17,7 @@ from skiplens.base.preserve_state import dropout_off
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.graph.inputs import copy_of
 from skiplens.zoo import weight_laws
-from skiplens.zoo.weight_laws import Law, WeightLayer, he_weights, orthogonal_weights, weight_layers, xavier_weights
+from skiplens.zoo.weight_laws import Law, WeightLayer, orthogonal_weights, weight_layers, weights_of
 
 WANTED = "give a network that is built of nn.Linear and nn.Conv1d, nn.Conv2d or nn.Conv3d."
 
@@ -48,7 +48,7 @@ def near_zero(network: nn.Module, randomness: Randomness, factor: float = 0.01) 
 def redrawn(network: nn.Module, law: Law, randomness: Randomness) -> nn.Module:
     """A copy of `network` whose linear and convolution layers have weights drawn by `law` and biases 0.
 
-    Other parameters (normalisation layers, embeddings, parameters outside of such layers) are copied.
+    Hugging Face's `Conv1D` is one of them. Other parameters (norms, embeddings, those outside of layers) are copied.
     """
     fresh = copy.deepcopy(network)
     if not any(True for _ in weight_laws.weight_layers(fresh)):
@@ -147,7 +147,11 @@ def _checked(branches: Iterable[Sequence[str]], parameters: dict[str, nn.Paramet
 
 HEAD = 0.3  # size of the outputs: large enough to pass the gradient on, small enough that no class is preferred
 
-LAWS: Mapping[str, Law] = {"orthogonal": orthogonal_weights, "he": he_weights, "xavier": xavier_weights}
+LAWS: Mapping[str, Law] = {
+    "orthogonal": orthogonal_weights,
+    "he": weight_laws.he_weights,
+    "xavier": weight_laws.xavier_weights,
+}
 
 Change = Callable[[str, WeightLayer, Tensor, bool], None]
 """Changes a layer in place, given its name, its input, and whether it is the last one."""
@@ -180,9 +184,9 @@ def unit_variance(
 
     def change(name: str, layer: WeightLayer, arrived: Tensor, last: bool) -> None:
         if randomness is not None:
-            _draw(layer, LAWS[law](tuple(layer.weight.shape), randomness.child(name).torch()))
+            _draw(layer, LAWS[law](tuple(weights_of(layer).shape), randomness.child(name).torch()))
         given = layer.forward(arrived).double()
-        units = given.ndim - (1 if isinstance(layer, nn.Linear) else layer.weight.ndim - 1)  # their axis
+        units = given.ndim - (layer.weight.ndim - 1)  # their axis
         axes = [axis for axis in range(given.ndim) if axis != units]
         shifted = centred and layer.bias is not None and not last
         means = given.mean(axes, keepdim=True) if shifted else torch.zeros(1, device=given.device)
@@ -207,7 +211,8 @@ def looks_linear(network: nn.Module, inputs: Any, randomness: Randomness) -> nn.
     paired = {"width": 0}  # of what the layer before gave, 0 where its units do not come in pairs
 
     def change(name: str, layer: WeightLayer, arrived: Tensor, last: bool) -> None:
-        outputs, inputs_, window = *layer.weight.shape[:2], math.prod(layer.weight.shape[2:])
+        shape = tuple(weights_of(layer).shape)
+        outputs, inputs_, window = *shape[:2], math.prod(shape[2:])
         from_pairs = paired["width"] > 0 and inputs_ % 2 == 0 and inputs_ % paired["width"] == 0
         to_pairs = outputs % 2 == 0 and not last
         rows, columns = outputs // (2 if to_pairs else 1), inputs_ // (2 if from_pairs else 1)
@@ -216,7 +221,7 @@ def looks_linear(network: nn.Module, inputs: Any, randomness: Randomness) -> nn.
         W = torch.cat([W, -W], 0) if to_pairs else W
         whole = torch.zeros(outputs, inputs_, window, dtype=W.dtype)
         whole[:, :, window // 2] = W * (HEAD if last else 1.0)
-        _draw(layer, whole.view(layer.weight.shape))
+        _draw(layer, whole.view(shape))
         paired["width"] = outputs if to_pairs else 0
 
     return _changed_on_the_way(network, inputs, change)
@@ -263,6 +268,6 @@ def _run(network: nn.Module, inputs: Any, visit: Callable[[str, WeightLayer, Ten
 
 
 def _draw(layer: WeightLayer, weights: Tensor) -> None:
-    layer.weight.copy_(weights)
+    weights_of(layer).copy_(weights)
     if layer.bias is not None:
         layer.bias.zero_()

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.graph.inputs import copy_of
-from skiplens.zoo.weight_laws import WeightLayer
+from skiplens.zoo.weight_laws import WeightLayer, is_weight_layer, weights_of
 
 NORM, SCALE = "added_norm", "added_scale"
 ACTIVATIONS: Mapping[str, type[nn.Module]] = {
@@ -139,7 +139,7 @@ def add_norms(model: nn.Module, layers: Iterable[str], kind: str = "layer") -> n
     fresh = copy_of(model)
     for name in layers:
         layer = _module(fresh, name)
-        if not isinstance(layer, WeightLayer):
+        if not is_weight_layer(layer):
             given = type(layer).__name__
             raise InvalidInputError(f"{name!r} is a {given}; norms can follow linear layers and convolutions.")
         norm = _norm_for(layer, kind).to(layer.weight)
@@ -157,7 +157,7 @@ class ChannelNorm(nn.LayerNorm):
 
 
 def _norm_for(layer: WeightLayer, kind: str) -> nn.Module:
-    width = layer.weight.shape[0]
+    width = weights_of(layer).shape[0]
     if kind == "layer":
         kinds: dict[int, type[nn.Module]] = {2: nn.LayerNorm, 3: ChannelNorm}
         return kinds[layer.weight.ndim](width) if layer.weight.ndim in kinds else nn.GroupNorm(1, width)

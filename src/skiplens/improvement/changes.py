@@ -18,7 +18,7 @@ from skiplens.improvement.plan import Change, Made, Plan
 from skiplens.improvement.shortcuts import LEAST_LAYERS, shortcuts
 from skiplens.readings.finding import Remedy, listed
 from skiplens.trainability.optimizers import clipped, warmed_up
-from skiplens.zoo.weight_laws import WeightLayer
+from skiplens.zoo.weight_laws import is_weight_layer, weights_of
 
 Keep = Literal["outputs", "architecture"] | None
 """What must stay: the function that the network starts as, its architecture (only values change), or nothing."""
@@ -120,8 +120,8 @@ def _starts(patient: Patient) -> Made:
     made, drawn = [start("unit_variance", words, Remedy("unit_variance"))], {"seed": 0, "law": "orthogonal"}
     words = "draw orthogonal weights, scaled to variance one on the data"
     made.append(start("orthogonal", words, Remedy("unit_variance", drawn)))
-    layers = [call.module for call in patient.weights if isinstance(call.module, WeightLayer)]
-    biases = [(layer.bias.detach(), layer.weight[0].numel()) for layer in layers if layer.bias is not None]
+    layers = [call.module for call in patient.weights if is_weight_layer(call.module)]
+    biases = [(layer.bias.detach(), weights_of(layer)[0].numel()) for layer in layers if layer.bias is not None]
     if biases:
         words = "draw orthogonal weights, with values of mean zero and variance one for every unit on the data"
         made.append(start("centred", words, Remedy("unit_variance", {**drawn, "centred": True})))
@@ -146,7 +146,7 @@ def _torch_start(patient: Patient) -> Made:
     floating = {name: own.detach() for name, own in patient.model.named_parameters() if own.is_floating_point()}
     pairs = {name: (float(own.norm()), float(fresh.get_parameter(name).norm())) for name, own in floating.items()}
     sizes = {name: own / usual for name, (own, usual) in pairs.items() if usual > 0 and 0 < own < math.inf}
-    drawn = {f"{name}.weight" for name, module in patient.model.named_modules() if isinstance(module, WeightLayer)}
+    drawn = {f"{name}.weight" for name, module in patient.model.named_modules() if is_weight_layer(module)}
     far = {name: max(size, 1 / size) for name, size in sizes.items() if name not in drawn}
     worst = max(far, key=far.__getitem__, default="")
     if not worst or far[worst] < FAR:

@@ -20,7 +20,7 @@ from skiplens.signal import SignalLens
 from skiplens.signal.layers import LayerStates, layer_states
 from skiplens.task import TaskReading, measure_task
 from skiplens.trainability.optimizers import OptimizerChoice
-from skiplens.zoo.weight_laws import WeightLayer
+from skiplens.zoo.weight_laws import is_weight_layer
 
 SHARED = 32  # samples on which branches are compared with their shortcuts
 
@@ -116,7 +116,7 @@ class Patient:
                 if part is made and made.shape == shape and layer.startswith(f"{name}."):
                     waiting.append((len(found), part, LayerCall(name, module, shape, shape, (place,), layer)))
             found.append(LayerCall(name, module, shape, tuple(output.shape)) if isinstance(output, Tensor) else None)
-            if isinstance(module, WeightLayer):
+            if is_weight_layer(module):
                 layers.append((name, output))
 
         with preserve_state(self.model), torch.no_grad():
@@ -135,16 +135,16 @@ class Patient:
     @cached_property
     def shared(self) -> list[str]:
         """The linear and convolution layers whose weights are used in several places."""
-        layers = [call for call in self.calls if isinstance(call.module, WeightLayer)]
-        held = [call.module.weight for call in layers]  # kept, so that no two have one address by chance
-        names, places = [call.name for call in layers], [id(weight) for weight in held]
+        layers = [(call, call.module) for call in self.calls if is_weight_layer(call.module)]
+        held = [module.weight for _, module in layers]  # kept, so that no two have one address by chance
+        names, places = [call.name for call, _ in layers], [id(weight) for weight in held]
         pairs = zip(names, places, strict=True)
         return list(dict.fromkeys(name for name, at in pairs if names.count(name) > 1 or places.count(at) > 1))
 
     @cached_property
     def weights(self) -> list[LayerCall]:
         """The linear and convolution layers whose weights are used once, in order."""
-        return [call for call in self.calls if isinstance(call.module, WeightLayer) and call.name not in self.shared]
+        return [call for call in self.calls if is_weight_layer(call.module) and call.name not in self.shared]
 
 
 def has_numbers(model: nn.Module, batch: Batch) -> bool:

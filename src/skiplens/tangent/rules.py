@@ -19,6 +19,7 @@ from skiplens.base.axes import Float, Int
 from skiplens.graph.functional import call_with, tensors_in, transformable
 from skiplens.graph.operations import Convolution, patches
 from skiplens.tangent.calls import Call, PatternChanged
+from skiplens.zoo.weight_laws import is_transposed
 
 Cotangents = tuple[Tensor, ...]
 """Gradients with respect to the output tensors of one call: (batch, outputs, …), where the batch axis is the samples
@@ -295,10 +296,8 @@ def rules_of(module: nn.Module) -> Rules:
         # A subclass may have a forward pass of its own.
         if isinstance(module, kind) and type(module).forward is kind.forward:
             return build(module)
-    # GPT-2's `Conv1D`, a linear layer with its matrix transposed, is known by name so that nothing is imported.
-    kind, weight = type(module), getattr(module, "weight", None)
-    if kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils" and isinstance(weight, Tensor):
-        inputs, outputs = weight.shape
+    if is_transposed(module):
+        inputs, outputs = module.get_parameter("weight").shape
         return _linear(inputs, outputs, transposed=True)
     return {}
 

@@ -7,6 +7,7 @@ layer's dtype: a layer's numbers depend neither on the other layers nor on devic
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,23 @@ Law = Callable[[Sequence[int], torch.Generator], Tensor]
 """From the shape of a layer's weight and a generator to its weights (or, as a law of biases, to its biases)."""
 
 WeightLayer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
-"""Layers whose weights have the axes (outputs, inputs, *window)."""
+"""Layers whose weights have the axes (outputs, inputs, *window); see `is_weight_layer` for one more."""
+
+
+def is_weight_layer(module: nn.Module) -> TypeGuard[WeightLayer]:
+    """Whether it is a linear or convolution layer, Hugging Face's `Conv1D` among them."""
+    return isinstance(module, WeightLayer) or is_transposed(module)
+
+
+def is_transposed(module: nn.Module) -> bool:
+    """Whether it is the linear layer of GPT-2, `Conv1D`: known by name, so that nothing is imported."""
+    kind = type(module)
+    return (kind.__module__, kind.__name__) == ("transformers.pytorch_utils", "Conv1D")
+
+
+def weights_of(layer: WeightLayer) -> Tensor:
+    """The weights of a layer with the axes (outputs, inputs, *window), as a view."""
+    return layer.weight.detach().T if is_transposed(layer) else layer.weight.detach()
 
 
 def xavier_weights(shape: Sequence[int], generator: torch.Generator) -> Tensor:
@@ -64,17 +81,17 @@ def fans(shape: Sequence[int]) -> tuple[int, int]:
 
 def weight_layers(network: nn.Module) -> Iterator[tuple[str, WeightLayer]]:
     """Linear and convolution layers with their names, in order of registration."""
-    return ((name, module) for name, module in network.named_modules() if isinstance(module, WeightLayer))
+    return ((name, module) for name, module in network.named_modules() if is_weight_layer(module))
 
 
 def fill_weights_(network: nn.Module, law: Law, randomness: Randomness, bias_law: Law = zero_biases) -> None:
     """Draw the weights of all linear and convolution layers in place; for networks that nobody else holds yet."""
     for name, layer in weight_layers(network):
-        for part, part_law in (("weight", law), ("bias", bias_law)):
-            parameter = getattr(layer, part)
-            if parameter is not None:
+        weights, bias = weights_of(layer), layer.bias
+        for part, filled, part_law in (("weight", weights, law), ("bias", bias, bias_law)):
+            if filled is not None:
                 stream = randomness.child(f"{name}.{part}").torch()
-                parameter.detach().copy_(part_law(tuple(layer.weight.shape), stream))
+                filled.detach().copy_(part_law(tuple(weights.shape), stream))
 
 
 def standard_normal(shape: Sequence[int], generator: torch.Generator) -> Tensor:
