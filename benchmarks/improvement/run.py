@@ -122,6 +122,15 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"  {near[0]} end within {NEAR} times the loss of the twin, {near[1]} at a constant rate"
 
 
+def last_runs(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Each network as it was last run; its best rate was looked for where it was first."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in (row for table in tables for row in table):
+        known = found.get(row["network"], row)["known"]
+        found[row["network"]] = {"constant": row["after"], **row, "known": known}
+    return list(found.values())
+
+
 def _ratio(before: float, after: float) -> float:
     if not math.isfinite(before):
         return 0.0 if math.isfinite(after) else 1.0
@@ -131,7 +140,7 @@ def _ratio(before: float, after: float) -> float:
 def main() -> None:
     """Improve what is not there yet, then tell."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
+    parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--keep", default="nothing", choices=["outputs", "architecture", "nothing"])
     parser.add_argument("--families", nargs="*", default=sorted({twin.family for twin in TWINS.values()}))
     parser.add_argument("--networks", nargs="*", default=list(TWINS), help="names, as in the table of results")
@@ -139,7 +148,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--runs", type=Path, nargs="+", help="train nothing; tell of the last run of each in these tables"
+    )
     settings = parser.parse_args()
+    if settings.runs:
+        print(*summary(last_runs([read_rows(path) for path in settings.runs])), sep="\n")
+        return
+    if settings.out is None:
+        parser.error("a table to write, or --runs")
     done = {(row["network"], row["keep"]) for row in read_rows(settings.out)}
     wanted = [twin for twin in map(TWINS.__getitem__, settings.networks) if twin.family in settings.families]
     known = {row["network"]: row["known"] for row in (read_rows(settings.known) if settings.known else ())}

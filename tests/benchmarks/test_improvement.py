@@ -32,6 +32,14 @@ def test_the_summary_counts_halves_and_losses():
     assert next(summary([twin, above])).startswith("2 healthy")
 
 
+def test_each_network_counts_as_it_was_last_run_beside_the_first_grid():
+    first, again = row("vgg(8)", "0.1", "0.1", "0.1"), row("vgg(8)", "0.3", "0.3", "0.05")
+    del first["constant"]  # tables from before there was a falling rate
+    (only,) = run.last_runs([[first]])
+    assert only["constant"] == "0.1"
+    assert run.last_runs([[first], [again]]) == [again | {"known": "0.1"}]
+
+
 def test_every_faulty_network_has_its_twin_and_can_be_trained():
     torch.set_default_dtype(torch.float32)
     assert all(network.healthy.name in TWINS for network in TWINS.values())
