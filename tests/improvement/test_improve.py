@@ -167,7 +167,9 @@ def test_what_is_kept_is_asked_whether_a_falling_rate_helps(faulty, monkeypatch,
         return RacedRun(losses=losses, cooled=other, provenance=Provenance.begin({}, 0, "cpu").end())
 
     def test(before, after):
-        return float(stats.ttest_rel(np.log(before), np.log(after), alternative="greater").pvalue)
+        added = found.before.guess / 100
+        logs = (np.log(np.array(losses) + added) for losses in (before, after))
+        return float(stats.ttest_rel(*logs, alternative="greater").pvalue)
 
     monkeypatch.setattr(sys.modules["skiplens.improvement.improve"], "run_to_the_end", ended)
     found = sl.improve(faulty, data(), steps=STEPS, cost=COST)
@@ -317,9 +319,19 @@ def test_how_far_one_run_diverged_does_not_drown_the_others():
     after = torch.full((3, 10), 0.1)
     assert Race(before, after, (0.1, 0.1)).p > 0.1  # what it would be: one number of 1e12 among others of 1
     bounded = Race(before, after, (0.1, 0.1), guess=2.0)
-    ends = torch.tensor([20.0, 1.1, 0.9]).log(), torch.full((3,), 0.1).log()
+    ends = torch.tensor([20.02, 1.12, 0.92]).log(), torch.full((3,), 0.12).log()  # 1 % of a guess added
     assert bounded.p == pytest.approx(float(stats.ttest_rel(*ends, alternative="greater").pvalue), rel=1e-5)
     assert bounded.is_proven
+
+
+def test_a_run_that_learns_all_by_heart_does_not_drown_the_others():
+    before, after = (torch.tensor([ends] * 40).T for ends in ([2.04, 2.04, 2.03], [0.176, 0.109, 0.0015]))
+    race = Race(before, after, (0.1, 0.1), guess=2.3)
+    differences = np.log(np.array([2.04, 2.04, 2.03]) + 0.023) - np.log(np.array([0.176, 0.109, 0.0015]) + 0.023)
+    assert race.p == pytest.approx(stats.ttest_1samp(differences, 0, alternative="greater").pvalue, rel=1e-5)
+    assert race.is_proven and not replace(race, guess=math.nan).is_proven
+    assert race.gain == pytest.approx(replace(race, guess=math.nan).gain), "how much lower it ends is told as it is"
+    assert not Race(after, before, (0.1, 0.1), guess=2.3).is_proven
 
 
 def test_a_run_that_diverged_is_counted_and_marked_whether_its_file_says_nan_or_infinite():
