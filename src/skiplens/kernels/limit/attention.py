@@ -76,7 +76,7 @@ def _origin(node: Any) -> Any:
 def _mask(moments: Moments, given: Any, causal: bool) -> Tensor:
     """What is added to the logits, (positions, positions)."""
     (count,) = moments.grid
-    mask = torch.zeros(count, count, dtype=torch.float64, device=moments.tangent.device)
+    mask = torch.zeros(count, count, dtype=moments.tangent.dtype, device=moments.tangent.device)
     if causal:
         mask.masked_fill_(torch.ones_like(mask).triu(1).bool(), -math.inf)
     if given is not None:

@@ -120,11 +120,11 @@ class _Window(NamedTuple):
 def _summed(block: Tensor, windows: list[_Window]) -> Tensor:
     """A new block of sums over windows of both positions together."""
     count = len(windows)
-    if block.ndim == 2 + count or count == 1:
+    if block.ndim == 2 + count or count == 1 or block.device.type != "cpu":
         for axis, window in enumerate(windows):
             block = _along(block, [axis + 2, axis + 2 + count][: (block.ndim - 2) // count], window)
         return block
-    # row by row of the first position, so that what is added up stays in the cache
+    # row by row of the first position, so that what is added up stays in the cache of a processor
     rows, columns = windows
     width, lead = block.shape[2], block.shape[:2]
     out = block.new_empty(*lead, rows.outputs, columns.outputs, rows.outputs, columns.outputs)

@@ -156,10 +156,15 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
         """`windows` makes new blocks of sums over the `count` positions that a matrix sees."""
         kernel, tangent = inside.second[0], inside.tangent
         if windows:
-            kernel, tangent = windows(kernel), windows(tangent)
+            kernel = windows(kernel)
+            # nothing is trained before the first matrix
+            tangent = torch.zeros_like(kernel) if inside.roots <= {("inputs",)} else windows(tangent)
         tangent = (tangent.mul_ if windows else tangent.mul)(gain / count)
-        tangent.add_(kernel, alpha=own / count).add_(offset_tangent)
-        kernel = (kernel.mul_ if windows else kernel.mul)(gain / count).add_(offset)
+        tangent.add_(kernel, alpha=own / count)
+        kernel = (kernel.mul_ if windows else kernel.mul)(gain / count)
+        if bias is not None:
+            kernel.add_(offset)
+            tangent.add_(offset_tangent)
         others = [None if part is None else windows(part) if windows else part for part in inside.second[1:]]
         second = kernel, *(None if part is None else part * (gain / count) + offset for part in others)
         return replace(inside, second=second, tangent=tangent)
