@@ -43,7 +43,7 @@ _MANY_ENTRIES = 2**18  # a table of the angle takes longer to make than fewer en
 # part of a name: words
 _INSTEAD: dict[str, str] = json.loads(Path(__file__).with_name("instead.json").read_text("utf-8"))
 DRAWN = f"Functions of several variables are means over up to {POINTS * NETS:,} quasi-random points."
-_QUICK = 2**21  # numbers of a block whose memory is used again and again
+_QUICK, _MANY = 2**21, 2**28  # numbers of a block whose memory is used again and again; that fills a GPU
 
 
 def infinite_width(
@@ -266,7 +266,8 @@ class ModuleKernel:
             return side
         # on the CPU, blocks beyond some megabytes are new pages each time; where inputs are also paired with
         # themselves, a few of both share that work
-        return min(side, 16 if device != "cpu" else 4 if itself else max(1, math.isqrt(_QUICK // self.pair_entries)))
+        quick = _QUICK if device == "cpu" else _MANY
+        return min(side, 4 if itself and device == "cpu" else max(1, math.isqrt(quick // self.pair_entries)))
 
     def explain(self) -> str:
         """The recursion as a table, its depth scales, and what was assumed.
