@@ -16,6 +16,7 @@ from skiplens.kernels.limit.signals import (
     DEPENDENT,
     Concatenation,
     Data,
+    Logits,
     Mixed,
     Moments,
     Pair,
@@ -232,6 +233,8 @@ def changed(signal: Signal, by: float | Pair, shift: float | Pair = 0.0) -> Sign
     """The signal times a number, plus a number; both may be different for each input."""
     if isinstance(signal, Concatenation):
         return Concatenation(tuple((width, changed(part, by, shift)) for width, part in signal.parts))
+    if isinstance(signal, Logits) and isinstance(by, float) and not signal.weights:  # softmax takes shifts away
+        return replace(signal, scale=signal.scale * by, mask=signal.mask * by)
     if by == 1.0 and shift == 0.0 and isinstance(signal, Mixed):
         return signal
     if isinstance(signal, Unit) and isinstance(by, float) and isinstance(shift, float):

@@ -23,7 +23,8 @@ upsample_linear1d upsample_bilinear2d upsample_bicubic2d"
 _PADS = "pad constant_pad_nd"
 _ALONG = "mean sum slice select flip"  # an axis that is named
 _SHAPES = "view reshape flatten unflatten unsqueeze squeeze _unsafe_view"
-MIXING = {f"aten.{name}" for name in f"{_POOLS} mean sum scaled_dot_product_attention".split()}
+MIXING = {f"aten.{name}" for name in f"{_POOLS} mean sum".split()}
+ATTENDING = {f"aten.{name}" for name in "scaled_dot_product_attention matmul bmm einsum".split()}
 BATCH_NORMS = {"aten._native_batch_norm_legit_functional", "aten._native_batch_norm_legit"}  # in training mode
 PERMUTATIONS = {"aten.permute", "aten.transpose", "aten.t"}
 _READS_VARIANCES = {f"aten.{name}" for name in "layer_norm rms_norm group_norm mul div".split()}
@@ -38,8 +39,11 @@ def positions_needed(steps: list[fx.Node], at_output: int) -> dict[fx.Node, tupl
     for node in reversed(steps):
         cross, own = found.setdefault(node, (1, 0))
         kind, ndim = operation(node), getattr(node.meta.get("val"), "ndim", 0)
-        if kind in MIXING:
-            cross, own = 2, 2 if own or kind == "aten.scaled_dot_product_attention" else 0
+        second = node.args[1] if kind in ATTENDING else None
+        if isinstance(second, list) or (isinstance(second, fx.Node) and second.meta["val"].ndim > 2):
+            cross, own = 2, 2  # no product with a matrix of parameters
+        elif kind in MIXING:
+            cross, own = 2, 2 if own else 0
         elif kind in BATCH_NORMS:
             cross, own = 2, 0
         elif kind.removeprefix("aten.") in _SHAPES.split() and ndim == 2:
@@ -243,14 +247,19 @@ def _piece(node: fx.Node, signal: Signal, axis: int, arguments: tuple[Any, ...])
     return pieces(signal, axis, (start, stop, size))
 
 
+@rule("unbind")
+def _unbound(walk: Walk, node: fx.Node, signal: Any, dim: int = 0) -> Any:
+    return _split(walk, node, signal, 1, dim, kept=False)
+
+
 @rule("split chunk split_with_sizes")
-def _split(walk: Walk, node: fx.Node, signal: Any, sizes: Any, dim: int = 0) -> Any:
+def _split(walk: Walk, node: fx.Node, signal: Any, sizes: Any, dim: int = 0, kept: bool = True) -> Any:
     """Coordinates that stand beside each other on an axis."""
     axis = dim % len(signal.moments.axes)
     if {kind for kind, _ in signal.moments.axes[axis]} != {"c"}:
         raise InvalidInputError("it splits something else than coordinates, which has no rule yet")
-    stops = [0, *accumulate(value.shape[dim] for value in node.meta["val"])]
-    return tuple(pieces(signal, axis, (start, stop, stops[-1])) for start, stop in pairwise(stops))
+    stops = [0, *accumulate(value.shape[dim] if kept else 1 for value in node.meta["val"])]
+    return tuple(pieces(signal, axis, (start, stop, stops[-1]), kept) for start, stop in pairwise(stops))
 
 
 @rule("cat")
@@ -292,10 +301,11 @@ def axes_behind(node: fx.Node) -> list[int]:
 @rule("permute transpose t")
 def _permuted(walk: Walk, node: fx.Node, signal: Any, *_: Any) -> Signal:
     order = axes_behind(node)
-    return moved(signal, lambda inside: _reordered(inside, order))
+    return moved(signal, lambda inside: reordered(inside, order))
 
 
-def _reordered(moments: Moments, order: list[int]) -> Moments:
+def reordered(moments: Moments, order: list[int]) -> Moments:
+    """The moments with their axes in another order."""
     numbered = iter(range(len(moments.grid)))
     labels = [[next(numbered) for kind, _ in axis if kind == "p"] for axis in moments.axes]
     places, count = [label for axis in order for label in labels[axis]], len(moments.grid)
@@ -308,7 +318,7 @@ def _reordered(moments: Moments, order: list[int]) -> Moments:
     return moments.mapped(permuted, permuted, axes)
 
 
-@rule(f"{_SHAPES} clone contiguous alias _to_copy")
+@rule(f"{_SHAPES} clone contiguous alias _to_copy to type_as")
 def _reshaped(walk: Walk, node: fx.Node, signal: Any, *_: Any, **__: Any) -> Signal:
     """The same numbers with other axes: each is made of parts, which are regrouped in their order."""
     samples = len(walk.network.inputs.leaves()[0])

@@ -21,6 +21,7 @@ from skiplens.kernels.limit.signals import (
     BY_COORDINATE,
     Concatenation,
     Data,
+    Logits,
     Mixed,
     Moments,
     Signal,
@@ -172,10 +173,11 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
     return behind
 
 
-@rule("linear matmul mm")
-def _matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
+@rule("linear mm")
+def matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
+    """A matrix of parameters behind a signal."""
     if not isinstance(weight, Tensor) or isinstance(signal, Tensor):
-        raise InvalidInputError("it has no parameter; others have no rule but scaled_dot_product_attention")
+        raise InvalidInputError("it has no matrix of parameters as its second factor")
     fan_in, fan_out = weight.T.shape if operation(node) == "aten.linear" else weight.shape
     inside = signal.moments
     kinds = [kind for kind, _ in inside.axes[-1]]
@@ -210,7 +212,8 @@ def _sum(walk: Walk, node: fx.Node, one: Any, other: Any, alpha: Any = 1) -> Sig
     if not others:
         return sum_of(broadcast(*signals), broadcast(*reversed(signals)))
     value, factor = others[0]
-    table = _positions(walk, signals[0].moments, node, node.args[0 if value is one else 1], factor)
+    source = node.args[0 if value is one else 1]
+    table = None if isinstance(signals[0], Logits) else _positions(walk, signals[0].moments, node, source, factor)
     return sum_of(signals[0], table) if table else with_numbers(walk, signals[0], node, add, value * factor)
 
 
@@ -289,6 +292,8 @@ def with_numbers(walk: Walk, signal: Signal, node: fx.Node, combine: Callable[..
     times = combine is mul
     if (number := _number(numbers)) is not None:
         return changed(signal, number) if times else changed(signal, 1.0, number)
+    if isinstance(signal, Logits) and not times:
+        return signal.masked(numbers)
     moments = signal.moments
     values, mean, squares = _statistics(moments, node, numbers)
     entries = values.reshape(-1, values.shape[-1])
@@ -420,7 +425,8 @@ def _compared(walk: Walk, node: fx.Node, signal: Signal, other: Any) -> Signal:
 
 
 @rule("where")
-def _where(walk: Walk, node: fx.Node, holds: Any, one: Any, other: Any) -> Signal:
+def where(walk: Walk, node: fx.Node, holds: Any, one: Any, other: Any) -> Signal:
+    """One value where a comparison holds, another elsewhere."""
     parts = ((holds, one), (changed(holds, -1.0, 1.0), other))
     return sum_of(*(product_of(a, b) if isinstance(b, Signal) else changed(a, float(b)) for a, b in parts))
 

@@ -410,7 +410,33 @@ class Concatenation:
         return weighted_sum([(width / total, part.moments) for width, part in self.parts])
 
 
-Signal = Data | Mixed | Unit | Concatenation
+@dataclass(frozen=True, eq=False)
+class Logits:
+    """Products of queries and keys, (…, queries, keys), or their softmax; only attention reads them."""
+
+    query: "Signal"
+    key: "Signal"
+    scale: float  # of the products
+    size: int  # of a head
+    tied: float | None  # keys over queries where they are multiples of each other
+    before: float  # the number by which queries and keys were multiplied
+    mask: Any = 0.0  # what is added
+    weights: bool = False  # behind the softmax
+
+    @property
+    def moments(self) -> Moments:
+        """There are none: logits of different positions have no one variance."""
+        raise InvalidInputError(
+            "it reads logits or weights of attention, for which only multiples, masks, a softmax over the keys and the "
+            "product with values have rules"
+        )
+
+    def masked(self, added: Any) -> "Logits":
+        """With numbers added, one for each query and key, or for all."""
+        return replace(self, mask=self.mask + added) if not self.weights else self.moments  # type: ignore[return-value]
+
+
+Signal = Data | Mixed | Unit | Concatenation | Logits
 
 
 def weighted_sum(shares: list[tuple[float, Moments]]) -> Moments:
