@@ -17,8 +17,8 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.graph.operations import REARRANGING, operation
 from skiplens.kernels.limit.combine import moved
 from skiplens.kernels.limit.draws import root_of
-from skiplens.kernels.limit.positions import reordered
-from skiplens.kernels.limit.rules import Walk, matrix, rule, where
+from skiplens.kernels.limit.positions import between, linear, reordered
+from skiplens.kernels.limit.rules import Walk, rule, where
 from skiplens.kernels.limit.signals import Logits, Mixed, Moments, Signal, Unit, dependent, same_positions
 
 DRAWS = 2048  # of the logits, the same for all pairs
@@ -54,8 +54,10 @@ def _attention(  # noqa: PLR0913 - the arguments of torch
 @rule("matmul bmm")
 def _product(walk: Walk, node: fx.Node, one: Any, other: Any) -> Signal:
     """Of a value with a matrix of parameters, of queries with keys, or of the weights of attention with values."""
+    if isinstance(one, Tensor) and one.ndim == 2:
+        return between(walk, node, other, len(other.moments.axes) - 2, (one, None))
     if not isinstance(one, Signal) or not isinstance(other, Signal):
-        return matrix(walk, node, one, other)
+        return linear(walk, node, one, other)
     if isinstance(one, Logits):
         return _attended(walk, node, one, other)
     *lead, columns, summed = range(len(other.moments.axes))
@@ -145,7 +147,7 @@ def _attended(walk: Walk, node: fx.Node, logits: Logits, value: Any, causal: boo
         walk.words[node] = "logits ∝ 1/d: numbers" if tied else "logits ∝ 1/d: 0"
         numbers = [scale * size * (tied or 0.0) * block for block in query.moments.second[1:]]
         weights = [torch.softmax(block + mask, dim=-1) for block in numbers]
-        return moved(value, lambda inside: _weighted(inside, weights, needs), linear=True)
+        return moved(value, lambda inside: _weighted(inside, weights, needs), linear=True, carries=False)
     if tied:
         raise InvalidInputError("logits of equal queries and keys grow with the root of the width; divide them by it")
     for signal in (query, key):

@@ -32,7 +32,16 @@ from skiplens.kernels.limit.depth import HEAD, DepthScale, depth_scale
 from skiplens.kernels.limit.draws import NETS, POINTS
 from skiplens.kernels.limit.positions import BATCH_NORMS, PERMUTATIONS, axes_behind, positions_needed
 from skiplens.kernels.limit.rules import MATRICES, PARAMETERISATIONS, RULES, VARIANCES, Row, Walk
-from skiplens.kernels.limit.signals import Concatenation, Data, Mixed, Moments, Signal, Unit, same_positions
+from skiplens.kernels.limit.signals import (
+    Concatenation,
+    Data,
+    Mixed,
+    Moments,
+    Signal,
+    Unit,
+    UnpairedError,
+    same_positions,
+)
 from skiplens.kernels.limit.table import angular_kernels_of
 from skiplens.kernels.tables import Table
 
@@ -144,6 +153,11 @@ class ModuleKernel:
     def _steps(self) -> list[fx.Node]:
         return plan([self.network.node(self.network.output)], ())
 
+    @cached_property
+    def _wide(self) -> set[fx.Node]:
+        """The operations of which walks find that they read all pairs of positions."""
+        return set()
+
     def __reduce__(self) -> tuple[Any, ...]:
         options: Any = {"parameterisation": self.parameterisation, "dtype": self.dtype}
         return partial(infinite_width, variance=self.variance, **options), (self.network.model, self._example)
@@ -210,7 +224,8 @@ class ModuleKernel:
         """Refuse what has no rule or does not fit."""
         device = self._example.device
         self._tile(budget_bytes(device), device.type)
-        _ = self._first  # walks
+        if self._first and self._wide:  # after a first walk
+            self._tile(budget_bytes(device), device.type)
 
     def diagonal(self, X: Tensor, quantity: Quantity = "ntk") -> Tensor:
         """The kernel of each input with itself, (samples)."""
@@ -234,7 +249,7 @@ class ModuleKernel:
     @cached_property
     def _sources(self) -> list[tuple[fx.Node, int, tuple[int, int]]]:
         """The values that are known, with the axis of their coordinates, -1 for words, and what is needed of them."""
-        needs, found = positions_needed(self._steps, 0), []
+        needs, found = positions_needed(self._steps, 0, self._wide), []
         for node in self._frontier():
             value, users = node.meta["val"], {operation(user) for user in node.users}
             channel = 1 if users & CONVOLUTIONS or value.ndim == 2 else value.ndim - 1
@@ -325,14 +340,14 @@ class ModuleKernel:
 
         With `data`, the known values are these. `joins`: whether the walk remembers; told by a first one if not given.
         """
-        output = self.network.node(self.network.output)
-        needs = positions_needed(self._steps, 1 if keep else 0)
+        asked, output = (X, Y, keep, data, joins), self.network.node(self.network.output)
+        needs = positions_needed(self._steps, 1 if keep else 0, self._wide)
         example, count, columns = self._example, len(X), slice(len(X))
         if self.coupled:  # all inputs, and the batch, with themselves
             columns = slice(count, count + len(Y)) if Y is not None else columns
             X, Y = torch.cat([X, *([] if Y is None else [Y]), example.to(X)]), None
         batch = len(example) if self.coupled else 0
-        walk = Walk(self.network, self.variance, self.parameterisation, needs, batch)
+        walk = Walk(self.network, self.variance, self.parameterisation, needs, batch, wide=self._wide)
         walk = replace(walk, remembers=self._first[0] > 0 if joins is None else joins)
 
         def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -350,7 +365,12 @@ class ModuleKernel:
             left = self._values(node, X) if data is None else data.left
             right = left if Y is None else self._values(node, Y) if data is None else data.right
             given[node.name] = Data(left, right, Y is None, channel, needs[node])
-        moments = self.network.run([output.name], given=given, call=call)[output.name].moments
+        try:
+            moments = self.network.run([output.name], given=given, call=call)[output.name].moments
+        except UnpairedError:
+            for name in ("_sources", "pair_entries"):
+                vars(self).pop(name, None)
+            return self._walk(*asked)
         if moments.grid:
             raise InvalidInputError(f"The output has positions, {moments.grid}: flatten or average them at the end.")
         if [kind for kind, _ in moments.axes[0]] != ["s"]:
@@ -423,6 +443,9 @@ def _applied(walk: Walk, node: fx.Node, arguments: tuple[Any, ...], keywords: di
             walk.notes[DRAWN] = None
         return found
     except (InvalidInputError, *_UNUSUAL) as error:
+        if isinstance(error, UnpairedError) and node not in walk.wide:
+            walk.wide.add(node)
+            raise
         frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
         lines = [f" ({file}:{line})" for file, line in frames if not file.startswith(_NOT_THE_USERS)]
         module = f"module {module_of(calls[-1])!r}" if calls and calls[-1] else "the model"

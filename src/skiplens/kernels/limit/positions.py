@@ -1,7 +1,7 @@
 """Rules of operations that move, window or add up positions: convolutions, pooling, reshaping, embeddings."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import accumulate, groupby, pairwise
@@ -15,8 +15,18 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.graph.network import plain_call
 from skiplens.graph.operations import operation
 from skiplens.kernels.limit.combine import moved, pieces, sum_of
-from skiplens.kernels.limit.rules import RULES, Walk, concatenated, layer, rule, with_numbers
-from skiplens.kernels.limit.signals import Axes, Data, Mixed, Moments, Signal, same_positions
+from skiplens.kernels.limit.rules import RULES, Walk, concatenated, layer, matrix, rule, with_numbers
+from skiplens.kernels.limit.signals import (
+    Axes,
+    Concatenation,
+    Data,
+    Mixed,
+    Moments,
+    Signal,
+    Unit,
+    UnpairedError,
+    same_positions,
+)
 
 _POOLS = "avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d upsample_nearest1d upsample_nearest2d \
 upsample_linear1d upsample_bilinear2d upsample_bicubic2d"
@@ -30,17 +40,19 @@ PERMUTATIONS = {"aten.permute", "aten.transpose", "aten.t"}
 _READS_VARIANCES = {f"aten.{name}" for name in "layer_norm rms_norm group_norm mul div".split()}
 
 
-def positions_needed(steps: list[fx.Node], at_output: int) -> dict[fx.Node, tuple[int, int]]:
+def positions_needed(steps: list[fx.Node], at_output: int, wide: Container[fx.Node]) -> dict[fx.Node, tuple[int, int]]:
     """Of each value, which pairs of positions later operations read: 2 for all, 1 for equal positions, 0 for none.
 
-    First of the pairs of inputs, then of an input with itself, of which `at_output` are wanted of the last one.
+    First of the pairs of inputs, then of an input with itself, of which `at_output` are wanted of the last one. What is
+    `wide` reads all.
     """
     found = {steps[-1]: (1, at_output)}
     for node in reversed(steps):
         cross, own = found.setdefault(node, (1, 0))
         kind, ndim = operation(node), getattr(node.meta.get("val"), "ndim", 0)
         second = node.args[1] if kind in ATTENDING else None
-        if isinstance(second, list) or (isinstance(second, fx.Node) and second.meta["val"].ndim > 2):
+        several = isinstance(second, list) or (isinstance(second, fx.Node) and second.meta["val"].ndim > 2)
+        if several or node in wide:
             cross, own = 2, 2  # no product with a matrix of parameters
         elif kind in MIXING:
             cross, own = 2, 2 if own else 0
@@ -75,6 +87,9 @@ def _convolution(  # noqa: PLR0913 - the arguments of torch
         raise InvalidInputError("it is no convolution of a value with a kernel of parameters")
     inside, size = signal.moments, weight.shape[2:]
     kinds = [{kind for kind, _ in axis} for axis in inside.axes]
+    alone = groups == 1 and size.numel() == 1 and {*stride} == {1} and not any(padding)
+    if kinds == [{"s"}, {"p"}, {"c"}] and alone:
+        return between(walk, node, signal, 1, (weight.flatten(1), bias))
     if kinds[:2] != [{"s"}, {"c"}] or kinds[2:] != [{"p"}] * len(size) or len(inside.grid) != len(size):
         raise InvalidInputError("its input is not (samples, channels, positions …)")
     if groups > 1 and isinstance(signal, Data):
@@ -180,9 +195,7 @@ def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **key
         raise InvalidInputError("its input is not (samples, channels, positions …)")
     if kinds[0] != {"s"}:
         raise InvalidInputError("its input does not begin with the samples")
-    count = math.prod(moments.grid)
-    sizes = [math.prod(size for kind, size in axis if kind == "p") for axis in moments.axes[1:]]
-    basis = torch.eye(count, dtype=torch.float64).view(count, *sizes)
+    basis = _unit_vectors(moments)
     images = plain_call(node, (basis, *arguments), keywords)
     if bool(plain_call(node, (torch.zeros_like(basis), *arguments), keywords).any()):
         raise InvalidInputError("it puts numbers other than 0 at new positions, which has no rule yet")
@@ -194,10 +207,42 @@ def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **key
         for place, axis in enumerate(kept, 1)
     ]
     axes: Axes = (moments.axes[0], *new)
-    matrix = images.reshape(count, -1).T.to(moments.tangent)
-    needs = walk.needs[node]
-    picks = bool(((matrix == 0) | (matrix == 1)).all() and (matrix != 0).sum(dim=1).eq(1).all())  # old positions only
-    return moved(signal, lambda inside: _carried(inside, matrix, axes, needs), linear=not picks)
+    rows, needs = images.reshape(len(images), -1).T.to(moments.tangent), walk.needs[node]
+    picks = bool(((rows == 0) | (rows == 1)).all() and (rows != 0).sum(dim=1).eq(1).all())  # old positions only
+    return moved(signal, lambda inside: _carried(inside, rows, axes, needs), linear=not picks)
+
+
+def _unit_vectors(moments: Moments) -> Tensor:
+    """One value for each position, 1 there and 0 elsewhere, of the shape of the values with one coordinate."""
+    sizes = [math.prod(size for kind, size in axis if kind == "p") for axis in moments.axes[1:]]
+    return torch.eye(math.prod(moments.grid), dtype=torch.float64).view(-1, *sizes)
+
+
+@rule("linear mm")
+def linear(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
+    """A matrix of parameters, between coordinates or between positions."""
+    axes = signal.moments.axes if isinstance(signal, Unit | Mixed | Concatenation) else ((),)
+    if {kind for kind, _ in axes[-1]} == {"p"} and isinstance(weight, Tensor):
+        rows = weight if operation(node) == "aten.linear" else weight.T
+        return between(walk, node, signal, len(axes) - 1, (rows, bias))
+    return matrix(walk, node, signal, weight, bias)
+
+
+def between(walk: Walk, node: fx.Node, signal: Any, axis: int, layer: tuple[Tensor, Any]) -> Signal:
+    """A matrix between positions, the same for all coordinates and taken as it is: Σ ↦ A Σ Aᵀ."""
+    (weight, bias), inside, needs = layer, signal.moments, walk.needs[node]
+    for block, need in zip(inside.second, (needs[0], needs[1], needs[1]), strict=True):
+        if need and (block is None or block.ndim != 2 + 2 * len(inside.grid)):
+            raise UnpairedError
+    images = torch.tensordot(_unit_vectors(inside), weight.double().cpu(), dims=([axis], [1])).movedim(-1, axis)
+    rows = images.reshape(len(images), -1).T.to(inside.tangent)
+    axes = (*inside.axes[:axis], (("p", len(weight)),), *inside.axes[axis + 1 :])
+    walk.words[node] = f"{weight.shape[1]} → {len(weight)} positions, as it is"
+    walk.notes["Matrices between positions are taken as they are and, few beside the others, as not trained."] = None
+    found = moved(signal, lambda inside: _carried(inside, rows, axes, needs), linear=True)
+    if bias is None:
+        return found
+    return with_numbers(walk, found, node, add, bias.view(-1, *(1,) * (len(axes) - 1 - axis)))
 
 
 def _carried(moments: Moments, matrix: Tensor, axes: Axes, needs: tuple[int, int]) -> Moments:

@@ -16,7 +16,17 @@ from torch import Tensor, fx
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.network import ResidualNetwork, interpret, plain_call, plan
 from skiplens.graph.operations import COPYING, operation
-from skiplens.kernels.limit.combine import applied, broadcast, changed, pairing, product_of, several, sum_of
+from skiplens.kernels.limit.combine import (
+    applied,
+    broadcast,
+    changed,
+    negated,
+    of_one,
+    pairing,
+    product_of,
+    several,
+    sum_of,
+)
 from skiplens.kernels.limit.signals import (
     BY_COORDINATE,
     Concatenation,
@@ -67,6 +77,7 @@ class Walk:
     rows: list["Row"] = field(default_factory=list)  # of the table, where that is to be told
     notes: dict[str, None] = field(default_factory=dict)  # sentences on what was assumed
     remembers: bool = False  # of which draws every value is a sum; see `asked`
+    wide: set[fx.Node] = field(default_factory=set)  # what was found to read all pairs of positions
     asked: list[bool] = field(default_factory=list)  # grows where two values of the same draws are joined
     readers: dict[str, fx.Node] = field(default_factory=dict)  # by parameter: the first operation that reads it
 
@@ -173,7 +184,6 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
     return behind
 
 
-@rule("linear mm")
 def matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
     """A matrix of parameters behind a signal."""
     if not isinstance(weight, Tensor) or isinstance(signal, Tensor):
@@ -181,8 +191,8 @@ def matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None
     fan_in, fan_out = weight.T.shape if operation(node) == "aten.linear" else weight.shape
     inside = signal.moments
     kinds = [kind for kind, _ in inside.axes[-1]]
-    if ("c" not in kinds and kinds) or "s" in kinds:
-        raise InvalidInputError("it mixes positions by a matrix, which has no rule; take a convolution or attention")
+    if "s" in kinds:
+        raise InvalidInputError("it mixes samples by a matrix, which has no rule")
     count, flattened = len(inside.grid), "p" in kinds
     if flattened and kinds.count("p") < count:
         raise InvalidInputError("it mixes some of the positions and leaves others, which has no rule yet")
@@ -441,7 +451,7 @@ def pointwise(
         return applied(signal, function)
     if slope is None or not signal.gaussian:
         wave = (signal.scale, phase) if signal.gaussian and phase is not None else None
-        return Unit(signal.latent, None, lambda z: function(signal(z)), terms=signal.terms, wave=wave)
+        return replace(of_one(signal, lambda z: function(signal(z))), wave=wave)
     # −z is as Gaussian as z, but not z
-    unit = signal if signal.scale > 0 else Unit(signal.moments, terms=tuple((-c, z) for c, z in signal.terms))
+    unit = signal if signal.scale > 0 else negated(signal)
     return replace(unit, slope=slope)
