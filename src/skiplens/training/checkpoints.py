@@ -65,9 +65,13 @@ class Keeper:
             write_atomically(self.path, lambda file: torch.save(whole, file))
             self._last = time.monotonic()
 
-    def read(self) -> dict[str, Any] | None:
-        """The state of the run on disk, or None where there is none yet."""
-        return read_checkpoint(self.path) if self.path is not None and self.path.exists() else None
+    def read(self, began_as: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The state of the run on disk, or None where there is none yet; refused if it began otherwise than this."""
+        if self.path is None or not self.path.exists():
+            return None
+        state = read_checkpoint(self.path)
+        require_same_run(self.path, state["began_as"], began_as)
+        return state
 
 
 def read_checkpoint(path: Path | str) -> dict[str, Any]:

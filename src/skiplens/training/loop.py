@@ -14,7 +14,7 @@ from skiplens.graph.batch import Batch
 from skiplens.graph.loss import Loss, LossFunction
 from skiplens.readings.reading import Provenance
 from skiplens.training.callbacks import AfterEachStep, Callback, Moment
-from skiplens.training.checkpoints import Checkpoint, Keeper, Record, require_same_run, restore_weights_, weights_of
+from skiplens.training.checkpoints import Checkpoint, Keeper, Record, restore_weights_, weights_of
 from skiplens.training.history import TrainingHistory
 from skiplens.training.passes import EagerPasses, GraphedPasses
 from skiplens.training.recipe import Recipe, build_optimiser, learning_rate
@@ -81,10 +81,9 @@ class _Run:
 
     def take_up(self) -> None:
         """Go to where the checkpoint is, if there is one."""
-        state = self.keeper.read()
-        if state is None or self.keeper.path is None:
+        state = self.keeper.read(self.began_as)
+        if state is None:
             return
-        require_same_run(self.keeper.path, state["began_as"], self.began_as)
         restore_weights_(self.model, state["weights"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.passes.restore(state.get("passes", {}))
