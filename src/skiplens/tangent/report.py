@@ -136,9 +136,7 @@ def kernel_eigenvalues(reading: TangentReading) -> Figure:
 
 def kernel_against_angle(reading: TangentReading) -> Figure | None:
     """The kernel's correlation of each pair of samples against the angle between the inputs."""
-    if not reading.angles.numel():
-        return None
-    if len(reading.kernel) < 2:
+    if not reading.angles.numel() or len(reading.kernel) < 2:
         return None
     pairs = torch.triu_indices(len(reading.kernel), len(reading.kernel), offset=1)
     angles, correlations = reading.angles[pairs[0], pairs[1]], reading.correlations[pairs[0], pairs[1]]
@@ -242,6 +240,7 @@ def tangent_section(reading: TangentReading) -> Section:
         chi, q, c, xi = (in_words(float(value)) for value in row)
         ends = f"variance {q}, correlation {c}, ξ = {xi} steps"
         facts.append((f"depth scale of {name}", f"χ₁ = {chi}; repeated: {ends}"))
+    maps = zip(reading.limit_operations, reading.limit_maps[:MOST_OPERATIONS].tolist(), strict=False)
     coupling = ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
     return Section(
         anchor=reading.kind,
@@ -250,9 +249,7 @@ def tangent_section(reading: TangentReading) -> Section:
         facts=tuple(facts),
         rows=tuple(
             {"operation at infinite width": name, "variance": in_words(q), "correlation of two samples": in_words(c)}
-            for name, (q, c) in zip(
-                reading.limit_operations, reading.limit_maps[:MOST_OPERATIONS].tolist(), strict=False
-            )
+            for name, (q, c) in maps
         ),
         notes=(*reading.notes, *coupling),
         figures=drawn(reading, FIGURES),
@@ -275,9 +272,7 @@ def tangent_sentence(reading: TangentReading) -> str:
 
 WORDS = rule_words(__file__)
 MANY_STEPS = 1e4  # of gradient descent for the slowest direction
-
 FAR_FROM_CONSTANT = 1.0  # relative variance: the kernel's standard deviation over seeds is as large as its mean
-
 WANTED_VARIANCE = 0.1
 
 
@@ -297,9 +292,8 @@ def judge_kernel_condition(reading: TangentReading) -> Iterator[Finding]:
         sentence=f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'} the same "
         "gradient to working precision: these samples cannot be learned apart."
         if alike
-        else f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent "
-        f"needs that many "
-        "steps for the slowest direction of the outputs.",
+        else f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent needs "
+        "that many steps for the slowest direction of the outputs.",
         number=float(alike) if alike else condition,
         threshold=0.0 if alike else MANY_STEPS,
         **WORDS["kernel_condition"],
@@ -343,13 +337,12 @@ def judge_regime(reading: SignalReading) -> Iterator[Finding]:
 
 def _wider(network: ResNet, variance: float) -> str:
     """Smaller branches, where that helps, and a larger width."""
-    goal, ways = advice.branch_scale(network.depth, network.branch_depth).branch_scale, []
+    goal, ways = advice.branch_scale(network.depth, network.branch_depth).branch_scale, list[str]()
     left = float(kernel_moments(replace(network, branch_scale=goal)).relative_variance)
     if left < variance:
         factor = in_words(math.sqrt(goal / float(network.branch_scale)))  # α is a variance
-        ways = [
-            f"multiply each matrix of the branches by {factor}, which leaves a relative variance of {in_words(left, 2)}"
-        ]
+        leaving = f"which leaves a relative variance of {in_words(left, 2)}"
+        ways.append(f"multiply each matrix of the branches by {factor}, {leaving}")
     with suppress(InvalidInputError):
         ways.append(f"use a width of {advice.width(WANTED_VARIANCE, network).width}")
     words = "; or ".join(ways) or "no reasonable width would do it"
