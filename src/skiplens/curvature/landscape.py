@@ -157,11 +157,9 @@ class _Slice:
             how: dict[str, Any] = {"memory": self.options.memory, "progress": self.progress}
             operator = loss_operator(pure.model, data, loss=loss, parameters=names, **how)
             found = landscape_directions.eigenvector_directions(operator, self.kind, self.options)
-        return (
-            landscape_directions.filter_normalised(found, order, pure.parameters)
-            if self.normalisation == "filter"
-            else found
-        )
+        if self.normalisation == "filter":
+            found = landscape_directions.filter_normalised(found, order, pure.parameters)
+        return found
 
     @property
     def normalisation(self) -> str:

@@ -14,6 +14,7 @@ from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.memory import REDUCTION, budget_bytes, give_back
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
+from skiplens.curvature import products
 from skiplens.curvature.problem import (
     PIECE_BYTES,
     FlatOrder,
@@ -24,14 +25,6 @@ from skiplens.curvature.problem import (
     make_problem,
     objective,
 )
-from skiplens.curvature.products import (
-    BatchCurvature,
-    Differentiate,
-    EmpiricalFisherCurvature,
-    GaussNewtonCurvature,
-    HessianCurvature,
-    graph_bytes_per_sample,
-)
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import ParameterChoice, transformable
 from skiplens.graph.loss import Loss, loss_rule
@@ -39,11 +32,11 @@ from skiplens.linalg.operator import SymmetricOperator
 
 Kind = Literal["hessian", "gauss_newton", "fisher", "empirical_fisher"]
 
-_CURVATURES: dict[str, Differentiate] = {
-    "hessian": HessianCurvature,
-    "gauss_newton": GaussNewtonCurvature,
-    "fisher": GaussNewtonCurvature,
-    "empirical_fisher": EmpiricalFisherCurvature,
+_CURVATURES: dict[str, products.Differentiate] = {
+    "hessian": products.HessianCurvature,
+    "gauss_newton": products.GaussNewtonCurvature,
+    "fisher": products.GaussNewtonCurvature,
+    "empirical_fisher": products.EmpiricalFisherCurvature,
 }
 
 
@@ -156,7 +149,7 @@ def needs_of(kind: str) -> tuple[Callable[[Objective, Batch], tuple[float, float
     sizes: list[int] = []
 
     def needs(goal: Objective, first: Batch) -> tuple[float, float]:
-        sizes.append(graph_bytes_per_sample(_CURVATURES[kind], goal, first))
+        sizes.append(products.graph_bytes_per_sample(_CURVATURES[kind], goal, first))
         each, vectors = (1 + _ADDED_BY_PRODUCT) * sizes[-1], _vector_bytes(goal)
         searched = REDUCTION.get() < 1  # with the other half of the memory, which must hold the vectors of a search
         return each, max(float(vectors), searched * vectors / _VECTORS * SPARE_VECTORS - each)
@@ -180,7 +173,7 @@ class LossOperator(SymmetricOperator):
         self.names = list(self._order.shapes)
         self._versions = _versions(pure.model)
         self._pieces = len(problem.piece_sizes(plan.piece))
-        self._kept: list[BatchCurvature] = []
+        self._kept: list[products.BatchCurvature] = []
         self._probes = plan.probes
 
     @property
@@ -204,7 +197,7 @@ class LossOperator(SymmetricOperator):
         total = torch.empty(self.size, 1, dtype=self._sum_dtype, device=self.device)
         goal = self._problem.objective
         with preserve_state(goal.pure.model), transformable(), torch.enable_grad():
-            known = [kept.gradient for kept in self._kept if isinstance(kept, HessianCurvature)]
+            known = [kept.gradient for kept in self._kept if isinstance(kept, products.HessianCurvature)]
             others = map(self._gradient_of, self._problem.pieces(self.plan.piece))
             for number, parts in enumerate(known if len(known) == self._pieces else others):
                 self._order.add_columns(total, [part.detach() for part in parts], anew=number == 0)
@@ -256,7 +249,7 @@ class LossOperator(SymmetricOperator):
             )
         return total.div_(self._problem.divisor).to(block)
 
-    def _curvatures(self) -> Iterator[BatchCurvature]:
+    def _curvatures(self) -> Iterator[products.BatchCurvature]:
         """The curvature of each piece: of the kept ones, then of the others, which are built and dropped in turn."""
         yield from self._kept
         known = len(self._kept)
@@ -272,7 +265,7 @@ class LossOperator(SymmetricOperator):
                     self._kept.append(curvature)
                 del curvature
 
-    def _add_products(self, sums: Tensor, curvature: BatchCurvature, few: Tensor, anew: bool) -> None:
+    def _add_products(self, sums: Tensor, curvature: products.BatchCurvature, few: Tensor, anew: bool) -> None:
         """Add the curvature times a few columns, or begin `anew` with it: as one where that works, else one by one."""
         vectors, probes = self._order.split_columns(few), few.shape[1]
         if probes > 1 and self._probes > 1:

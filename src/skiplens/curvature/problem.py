@@ -211,11 +211,9 @@ def make_problem(
             f"The loss is neither a mean nor a sum over samples, so those of {len(sizes)} batches do not add up to "
             "one. Hand over all data as one batch, or a loss that is a mean or a sum over samples."
         )
-    ordered = repeats_in_order(objective, batches, totals, piece)
-    divisor = sum(shares) or 1.0
-    return LossProblem(
-        objective, batches, sum(sizes), tuple(sizes), sum(totals) / divisor, divisor, ordered=ordered, splits=splits
-    )
+    ordered, divisor = repeats_in_order(objective, batches, totals, piece), sum(shares) or 1.0
+    loss = sum(totals) / divisor
+    return LossProblem(objective, batches, sum(sizes), tuple(sizes), loss, divisor, ordered, splits)
 
 
 def _may_be_cut(objective: Objective, first: Batch) -> bool:

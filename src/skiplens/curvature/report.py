@@ -73,10 +73,10 @@ class CurvatureLens(Lens):
         each = PASSES_OF_A_PRODUCT * effort.probes * batch.samples
         spent = replace(effort, steps=subject.afforded(each, effort.steps, min(FEWEST_STEPS, effort.steps)))
         asked = spent.options(pure.parameter_count, randomness.seed)
-        tight = SPARE_VECTORS * pure.parameter_count * pure.dtype.itemsize > SHARE_OF_VECTORS * budget_bytes(
+        needed = SPARE_VECTORS * pure.parameter_count * pure.dtype.itemsize
+        if spent != effort or needed > SHARE_OF_VECTORS * budget_bytes(
             pure.device
-        )
-        if spent != effort or tight:  # the moments then come from the density, without products of their own
+        ):  # the moments then come from the density, without products of their own
             asked |= {"moment_products": 0, "memory": _memory_for(pure)}
         whole = hessian_spectrum(subject.model, batch, loss=loss, progress=progress, **asked)
         groups, notes = self._groups(subject, pure.parameters) if effort == self.effort else ({}, ())
@@ -304,8 +304,8 @@ def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:
         rule="hessian_condition",
         severity="note",
         sentence=f"The loss is ill conditioned here: its steepest direction is "
-        f"{in_words(reading.condition_number, 2)} times as "
-        f"curved as the flattest tenth of all directions (at least {in_words(surely, 2)} with 95 % confidence).",
+        f"{in_words(reading.condition_number, 2)} times as curved as the flattest tenth of all directions (at least "
+        f"{in_words(surely, 2)} with 95 % confidence).",
         number=reading.condition_number,
         threshold=MANY_STEPS,
         source=words["source"],

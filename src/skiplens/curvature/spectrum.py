@@ -16,17 +16,10 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError, NotReachedError, SkiplensError, did_you_mean
 from skiplens.base.memory import share_of_memory
 from skiplens.base.preserve_state import preserve_state
+from skiplens.curvature import sampled
 from skiplens.curvature.operator import Kind, LossOperator, loss_operator
 from skiplens.curvature.problem import loss_batches
 from skiplens.curvature.reading import FLAT, HessianSpectrum
-from skiplens.curvature.sampled import (
-    SHARE_OF_VECTORS,
-    Method,
-    SpectrumOptions,
-    choose_method,
-    exact_curve,
-    sampled_fields,
-)
 from skiplens.graph import ResidualBlock, find_residual_blocks
 from skiplens.graph.functional import ParameterChoice
 from skiplens.graph.inputs import require_module
@@ -41,7 +34,7 @@ def hessian_spectrum(  # noqa: PLR0913 - options by keyword
     data: Any,
     *,
     loss: Loss = "cross_entropy",
-    method: Method = "auto",
+    method: sampled.Method = "auto",
     kind: Kind = "hessian",
     parameters: ParameterChoice = None,
     blocks: bool | tuple[str, ...] = False,
@@ -93,7 +86,7 @@ def hessian_spectrum(  # noqa: PLR0913 - options by keyword
         >>> spectrum.eigenvalues.tolist(), spectrum.condition_number, spectrum.index
         ([1.0, 4.0], 4.0, 0.0)
     """
-    options = SpectrumOptions(
+    options = sampled.SpectrumOptions(
         method, kind, blocks, probes, steps, extremes, vectors, tolerance, max_products, moment_products, seed, memory
     )
     with preserve_state(require_module(model)):
@@ -107,14 +100,14 @@ class _Measurement:
     model: nn.Module
     loss: Loss
     data: Any
-    options: SpectrumOptions
+    options: sampled.SpectrumOptions
     progress: Progress
 
     def spectrum(self, parameters: ParameterChoice) -> HessianSpectrum:
         """The spectrum of the chosen parameters, with those of the blocks where they are asked for."""
         operator = self.operator(parameters)
         clock = Provenance.begin(self.options.difference(), self.options.seed, operator.device)
-        method = choose_method(operator, self.options)
+        method = sampled.choose_method(operator, self.options)
         groups: dict[str, tuple[str, ...]] = {}
         if self.options.blocks:
             first = next(iter(loss_batches(self.data, model_returns_loss=self.loss is None)))
@@ -136,7 +129,7 @@ class _Measurement:
     def operator(self, parameters: ParameterChoice) -> LossOperator:
         """The matrix of the chosen parameters."""
         how: dict[str, Any] = {"kind": self.options.kind, "memory": self.options.memory, "progress": self.progress}
-        with share_of_memory(1 - SHARE_OF_VECTORS):
+        with share_of_memory(1 - sampled.SHARE_OF_VECTORS):
             return loss_operator(self.model, self.data, loss=self.loss, parameters=parameters, **how)
 
     def principal(self, matrix: Tensor, operator: LossOperator, names: tuple[str, ...]) -> HessianSpectrum:
@@ -150,14 +143,14 @@ class _Measurement:
     def of_block(self, name: str, names: tuple[str, ...]) -> HessianSpectrum:
         """The spectrum of these parameters alone: exact where that takes fewer products than sampling."""
         operator, options = self.operator(names), replace(self.options, vectors=False)
-        if operator.size <= options.probes * options.steps and choose_method(operator, options) == "exact":
+        if operator.size <= options.probes * options.steps and sampled.choose_method(operator, options) == "exact":
             return self.reading(operator, exact_fields(operator.dense(), options), names)
         return self.reading(operator, self.sampled(operator, name), names)
 
     def sampled(self, operator: LossOperator, name: str) -> dict[str, Any]:
         """Extremes and density; each matrix has random vectors of its own."""
         randomness = Randomness(self.options.seed).child("hessian_spectrum", name)
-        return sampled_fields(operator, self.options, randomness, self.progress)
+        return sampled.sampled_fields(operator, self.options, randomness, self.progress)
 
     def reading(
         self, operator: LossOperator, fields: dict[str, Any], names: tuple[str, ...] | None = None
@@ -193,7 +186,7 @@ def parameters_by_block(
 _ROUNDING = 1e-10  # an eigenvalue is negative beyond rounding if below this times the largest |eigenvalue|
 
 
-def exact_fields(matrix: Float[Tensor, "params params"], options: SpectrumOptions) -> dict[str, Any]:
+def exact_fields(matrix: Float[Tensor, "params params"], options: sampled.SpectrumOptions) -> dict[str, Any]:
     """What a reading says of a matrix: everything about its eigenvalues, in float64."""
     matrix = matrix.double()
     if not bool(torch.isfinite(matrix).all()):
@@ -229,7 +222,7 @@ def exact_fields(matrix: Float[Tensor, "params params"], options: SpectrumOption
         "flat_interval": (_share(values.abs() <= FLAT * top - error), _share(values.abs() <= FLAT * top + error)),
         "rounding": max(_ROUNDING * top, asymmetry),
         "products": size,
-        **exact_curve(values),
+        **sampled.exact_curve(values),
     }
 
 

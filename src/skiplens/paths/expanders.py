@@ -10,15 +10,8 @@ from torch import Tensor, fx
 from skiplens.base import InvalidInputError, Randomness, Settings, option
 from skiplens.base.axes import Float
 from skiplens.graph.network import ResidualNetwork
+from skiplens.paths import forward
 from skiplens.paths.backward import pull_back, weight_paths
-from skiplens.paths.forward import (
-    BlockDerivatives,
-    Counting,
-    PathOrders,
-    TotalDerivative,
-    expand_signal,
-    expand_tangent,
-)
 from skiplens.paths.plan import frozen_plan, tangent_plan
 from skiplens.paths.step import padded
 
@@ -73,7 +66,7 @@ class Chunk:
 
 
 Towers = tuple[frozenset[int], ...]
-Expand = Callable[[Counting], Tensor]
+Expand = Callable[[forward.Counting], Tensor]
 """Something that is a sum over paths, as a stack of shape (entries, samples, numbers)."""
 
 
@@ -86,7 +79,7 @@ def expander(of: Of, chunk: Chunk, options: PathOptions, direction: Tensor | Non
         if direction is not None:
             raise InvalidInputError("direction means nothing for of='signal'; ask for of='jacobian' or of='gradient'.")
         plan = frozen_plan(chunk.network, chunk.output)
-        return lambda counting: _centred_rows(expand_signal(plan, counting), chunk.count, options)
+        return lambda counting: _centred_rows(forward.expand_signal(plan, counting), chunk.count, options)
     plan = tangent_plan(chunk.network, chunk.output)
     if of == "gradient":
         cotangent = _output_gradient(chunk, direction, randomness)
@@ -101,7 +94,7 @@ def expander(of: Of, chunk: Chunk, options: PathOptions, direction: Tensor | Non
         )
     else:
         tangents = {plan.sources[0].name: _fitting(direction, plan.sources[0], chunk, "the input")}
-    return lambda counting: _centred_rows(expand_tangent(plan, counting, tangents), chunk.count, options)
+    return lambda counting: _centred_rows(forward.expand_tangent(plan, counting, tangents), chunk.count, options)
 
 
 def _output_gradient(chunk: Chunk, direction: Tensor | None, randomness: Randomness) -> Tensor:
@@ -188,17 +181,17 @@ def tally(expand: Expand, blocks: int, options: PathOptions, randomness: Randomn
     """The sums of one chunk and one direction; `towers` are the blocks of each tower that the output multiplies."""
     whole = options.max_order is None or options.max_order >= blocks
     orders = 1 + (blocks if options.max_order is None else min(blocks, options.max_order))
-    stack = expand(PathOrders(options.max_order))
+    stack = expand(forward.PathOrders(options.max_order))
     kept = stack.new_zeros(stack.shape[1:], dtype=torch.float64)
     for entry in stack:
         kept += entry
-    total = kept if whole else expand(BlockDerivatives(derivatives=False))[0].double()
+    total = kept if whole else expand(forward.BlockDerivatives(derivatives=False))[0].double()
     energies, products = _energies(stack, orders), _products(stack, total, orders)
     del stack  # it may be as large as all that fits
     if whole:
         slope = float(torch.arange(len(products), dtype=torch.float64) @ products)
     else:
-        derivative = expand(TotalDerivative())
+        derivative = expand(forward.TotalDerivative())
         slope = float((derivative[1].double() * total).sum()) if len(derivative) > 1 else 0.0
     through = total.new_zeros(0, 1, 1)
     if options.blocks or options.pairs:
@@ -215,12 +208,12 @@ def tally(expand: Expand, blocks: int, options: PathOptions, randomness: Randomn
         block_energy=_energies(through, len(through)).sum(1),
         block_products=_products(through, total, len(through)),
         pair_energy=_pairs(expand, through) if options.pairs else torch.zeros(0, 0, dtype=torch.float64),
-        signed=_by_counting(expand, orders, [PathOrders(options.max_order, row) for row in signs]),
-        towers=_by_counting(expand, orders, [PathOrders(options.max_order, counted=tower) for tower in towers]),
+        signed=_by_counting(expand, orders, [forward.PathOrders(options.max_order, row) for row in signs]),
+        towers=_by_counting(expand, orders, [forward.PathOrders(options.max_order, counted=tower) for tower in towers]),
     )
 
 
-def _by_counting(expand: Expand, orders: int, countings: list[PathOrders]) -> Tensor:
+def _by_counting(expand: Expand, orders: int, countings: list[forward.PathOrders]) -> Tensor:
     """The energies of paths, a row for each way to count them; a branch that is not counted is held."""
     rows = [_energies(expand(counting), orders).sum(1) for counting in countings]
     return torch.stack(rows) if rows else torch.zeros(0, 0, dtype=torch.float64)
@@ -240,7 +233,7 @@ def _products(stack: Tensor, total: Tensor, length: int) -> Tensor:
 
 def _through_blocks(expand: Expand, factors: tuple[float, ...]) -> Tensor:
     """For each block the sum of all paths through it, with every branch times its factor."""
-    return padded(expand(BlockDerivatives(factors)), len(factors) + 1)[1:]
+    return padded(expand(forward.BlockDerivatives(factors)), len(factors) + 1)[1:]
 
 
 def _pairs(expand: Expand, through: Tensor) -> Tensor:
@@ -272,7 +265,7 @@ def weight_energies(
     network = chunk.network
     wanted = {name for block in network.blocks for name in block.branch.parameters}
     cotangent = _output_gradient(chunk, direction, randomness.child("direction", 0))
-    pulled = pull_back(tangent_plan(network, chunk.output, wanted), PathOrders(), cotangent)
+    pulled = pull_back(tangent_plan(network, chunk.output, wanted), forward.PathOrders(), cotangent)
     parameters = network.exported.parameters
     behind = {parameters[node]: _energy(stack) for node, stack in pulled if node in parameters}
     whole = {name: _energy(stack) for name, stack in weight_paths(network, wanted, cotangent)}

@@ -23,10 +23,7 @@ from skiplens.base.errors import BrokenFileError, TooNewFileError
 from skiplens.base.files import is_folder, write_atomically
 from skiplens.readings.reading import KINDS, NOT_FINITE, Provenance, Reading, lacks
 
-FORMAT = "skiplens-reading"
-
-FORMAT_VERSION = 1
-
+FORMAT, FORMAT_VERSION = "skiplens-reading", 1
 HEADER = "reading.json"
 
 # What zipfile, NumPy, json and the classes say to damaged bytes. RuntimeError is zipfile's word for flags it does not

@@ -51,8 +51,7 @@ def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
             rule="not_repeatable",
             severity="warning",
             sentence=f"Two calls with the same inputs differ by {in_words(reading.repeat_difference, 2)} of the "
-            f"largest output: "
-            "the network draws at random, or changes when it is called.",
+            "largest output: the network draws at random, or changes when it is called.",
             number=reading.repeat_difference,
             threshold=rounding,
             source="half of the digits of the dtype; sums in another order differ by less",
@@ -173,9 +172,9 @@ def _change(reading: SignalReading, grows: bool) -> str:
     matrices = max(1, int(reading.branch_depths.double().median()))
     scale = advice.branch_scale(reading.depth, matrices, GROWTH_ALLOWED).branch_scale
     return (
-        f"Scale the branches so that each adds 1/L = 1/{reading.depth} of the power: α = L^(−1/m) = "
-        f"{in_words(scale)} for "
-        f"the variance of each of the m = {matrices} matrices, or the factors below for the last layer of each branch."
+        f"Scale the branches so that each adds 1/L = 1/{reading.depth} of the power: α = L^(−1/m) = {in_words(scale)} "
+        f"for the variance of each of the m = {matrices} matrices, or the factors below for the last layer of each "
+        "branch."
     )
 
 
@@ -265,11 +264,8 @@ def judge_units(reading: SignalReading) -> Iterator[Finding]:
     """Layers of ReLUs of which far more than half are shut on all samples, in branches not told of already."""
     told = {*dead_branches(reading)[0], *_indices(reading.zero_factors >= FLAT_ORDER)}
     shares, widths = reading.dead_units.tolist(), reading.dead_widths.tolist()
-    shut = [
-        index
-        for index, (share, width) in enumerate(zip(shares, widths, strict=True))
-        if index not in told and width and surprise(share, width) > SURPRISE
-    ]
+    units = enumerate(zip(shares, widths, strict=True))
+    shut = [i for i, (share, width) in units if i not in told and width and surprise(share, width) > SURPRISE]
     if not shut:
         return
     worst = max(shut, key=lambda index: shares[index])
@@ -336,18 +332,8 @@ def _resolution(reading: SignalReading) -> float:
     return torch.finfo(kind).eps if kind.is_floating_point else 0.0
 
 
-RULES = tuple(
-    Rule(name, (SignalReading,), judge)
-    for name, judge in (
-        ("not_finite", judge_values),
-        ("dropout_on", judge_dropout),
-        ("not_repeatable", judge_repeatability),
-        (FRESH_STATISTICS, judge_statistics),
-        ("signal_growth", judge_signal),
-        ("gradient_growth", judge_gradient),
-        ("flat_branches", judge_flat),
-        ("dead_branches", judge_dead),
-        ("dead_units", judge_units),
-        ("saturated_units", judge_saturation),
-    )
-)
+_JUDGES = {"not_finite": judge_values, "dropout_on": judge_dropout, "not_repeatable": judge_repeatability}
+_JUDGES |= {FRESH_STATISTICS: judge_statistics, "signal_growth": judge_signal, "gradient_growth": judge_gradient}
+_JUDGES |= {"flat_branches": judge_flat, "dead_branches": judge_dead}
+_JUDGES |= {"dead_units": judge_units, "saturated_units": judge_saturation}
+RULES = tuple(Rule(name, (SignalReading,), judge) for name, judge in _JUDGES.items())

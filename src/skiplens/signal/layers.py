@@ -15,7 +15,7 @@ from skiplens.base import InvalidInputError, Progress, Randomness, silent
 from skiplens.base.axes import Float, Int
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.batch import Batch, tensors_in
-from skiplens.graph.functional import main_output
+from skiplens.graph.functional import main_output, nodes_behind
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import Loss, fitted, loss_rule
 from skiplens.graph.pieces import pieces_of, slopes
@@ -133,7 +133,7 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
         if len(pieces) == 1:
             returned = watched(batch)
             value = _loss(returned, batch, loss)
-            elsewhere = {id(getattr(node, "variable", None)) for node in _autograd(list(_real(returned)))}
+            elsewhere = {id(getattr(node, "variable", None)) for node in nodes_behind(_real(returned))}
             gradients, joins = _gradients(named, [value]), _joins(value)
         else:
             value, parts = slopes(model, pieces, lambda outputs: _loss(outputs, batch, loss), watched)
@@ -175,21 +175,10 @@ def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:
         return main_output(outputs).square().mean()
 
 
-def _autograd(values: list[Tensor]) -> Iterator[Any]:
-    """The operations and leaves that autograd knows these values from."""
-    waiting, seen = [value.grad_fn for value in values], set[Any]()
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            waiting += [part for part, _ in node.next_functions]
-            yield node
-
-
 def _joins(value: Tensor) -> int:
     """Sums in the graph of autograd of two values that are neither parameters nor both fresh from weights."""
     found = 0
-    for node in _autograd([value]):
+    for node in nodes_behind([value]):
         parts = [part for part, _ in node.next_functions]
         names = [part.name() for part in parts if part is not None and "AccumulateGrad" not in part.name()]
         fresh = all("mm" in name or "Conv" in name for name in names)

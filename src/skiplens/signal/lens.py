@@ -22,7 +22,16 @@ from skiplens.graph.network import ResidualNetwork, node_bytes
 from skiplens.graph.pieces import cut, is_cut
 from skiplens.readings.reading import Provenance
 from skiplens.signal.branches import branch_states
-from skiplens.signal.gradients import Gradients, Piece, Watch, cosine, gradients, root_mean_square, sample_norms, size
+from skiplens.signal.gradients import (
+    Gradients,
+    Piece,
+    Watch,
+    gradients,
+    join_sizes,
+    join_sums,
+    root_mean_square,
+    sample_norms,
+)
 from skiplens.signal.reading import Names, SignalReading
 from skiplens.signal.units import broken_tensors, dropout_modules, fresh_norms, repeat_difference
 
@@ -229,16 +238,16 @@ _NOT_COUNTED = ("dead_widths", "zero_factors", "branch_depths")  # what a graph 
 
 def _branch(call: ModuleCall, model: nn.Module, gradients: Mapping[str, Tensor | None]) -> dict[str, Any]:
     """What one block adds to its input, on the assumption that it adds something, and what its parameters show."""
-    brought, shortcut = call.left.detach() - call.entered.detach(), call.entered
+    brought, shortcut, cosine = join_sizes(join_sums(call.left.detach() - call.entered.detach(), call.entered))
     own = {id(parameter) for parameter in call.module.parameters()}
     named = {name: p for name, p in model.named_parameters() if id(p) in own}
     matrices = tuple(name for name, p in named.items() if p.ndim > 1)
     squares = [float(named[name].detach().double().square().sum()) for name in matrices]
     found = [float(g.double().square().sum()) for name in named if (g := gradients.get(name)) is not None]
     return {
-        "branch_norms": size(brought),
-        "shortcut_norms": size(shortcut),
-        "alignments": cosine(brought, shortcut),
+        "branch_norms": brought,
+        "shortcut_norms": shortcut,
+        "alignments": cosine,
         "branch_gradients": sum(found) ** 0.5 if call.returned.requires_grad else torch.nan,
         "weight_norms": (sum(squares) / len(squares)) ** 0.5 if squares else torch.nan,
         "matrices": matrices,

@@ -138,9 +138,7 @@ def _facts(reading: SignalReading) -> tuple[tuple[str, str], ...]:
 
 
 def _per_block(growth: Growth) -> str:
-    if math.isnan(growth.rate):
-        return "not measured"
-    return f"{growth.words}, with 95 % confidence"
+    return "not measured" if math.isnan(growth.rate) else f"{growth.words}, with 95 % confidence"
 
 
 def _range(values: torch.Tensor) -> str:
@@ -236,11 +234,9 @@ SIGNAL_QUANTITIES: dict[str, Quantity] = {
     "dead_branches": Quantity("smallest gradient of these branches", _of_blocks("branch_gradients", min)),
     "dead_units": Quantity("largest share of dead units", _of_blocks("dead_units", max)),
     "saturated_units": Quantity("largest share of saturated units", _of_blocks("saturated_units", max)),
-    "dropout_on": Quantity("places with dropout on", lambda finding, reading: float(len(reading.dropout))),
-    "not_repeatable": Quantity("difference of two calls", lambda finding, reading: reading.repeat_difference),
-    "fresh_statistics": Quantity(
-        "batch norms without statistics", lambda finding, reading: float(len(reading.fresh_norms))
-    ),
+    "dropout_on": Quantity("places with dropout on", lambda _, reading: float(len(reading.dropout))),
+    "not_repeatable": Quantity("difference of two calls", lambda _, reading: reading.repeat_difference),
+    "fresh_statistics": Quantity("batch norms without statistics", lambda _, reading: float(len(reading.fresh_norms))),
 }
 
 
