@@ -14,6 +14,7 @@ from skiplens.paths import forward
 from skiplens.paths.backward import pull_back, weight_paths
 from skiplens.paths.plan import frozen_plan, tangent_plan
 from skiplens.paths.step import padded
+from skiplens.readings.finding import listed
 
 Of = Literal["signal", "jacobian", "gradient"]
 
@@ -269,15 +270,12 @@ def weight_energies(
     parameters = network.exported.parameters
     behind = {parameters[node]: _energy(stack) for node, stack in pulled if node in parameters}
     whole = {name: _energy(stack) for name, stack in weight_paths(network, wanted, cotangent)}
-    note: tuple[str, ...] = ()
-    left_out = sorted(behind.keys() - whole.keys())
-    if left_out:
-        shown = ", ".join(left_out[:3]) + (f" and {len(left_out) - 3} more" if len(left_out) > 3 else "")
-        note = (
-            f"The gradient by whole paths leaves out {shown}: what they read has no frozen form, or they are computed "
-            "with before they are used.",
-        )
-    return _by_block(network, behind), _by_block(network, whole), note
+    left_out = tuple(sorted(behind.keys() - whole.keys()))
+    note = (
+        f"The gradient by whole paths leaves out {listed(left_out, most=3)}: what they read has no frozen form, or "
+        "they are computed with before they are used."
+    )
+    return _by_block(network, behind), _by_block(network, whole), (note,) if left_out else ()
 
 
 def _energy(stack: Tensor) -> Tensor:

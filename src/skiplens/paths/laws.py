@@ -183,9 +183,7 @@ def check_scales(scales: Tensor) -> Float[Tensor, " layers"]:
 
 def _equal_scales(blocks: int, ratio: float) -> Tensor:
     """Batch-norm scales with λ_l²/λ_1² = ratio."""
-    scales = torch.full((blocks + 1,), math.sqrt(ratio), dtype=torch.float64)
-    scales[0] = 1
-    return scales
+    return torch.tensor([1.0, math.sqrt(ratio)], dtype=torch.float64).repeat_interleave(torch.tensor([1, blocks]))
 
 
 LAWS = (

@@ -244,7 +244,6 @@ def _facts(reading: PathSpectrum) -> tuple[tuple[str, str], ...]:
 
 
 FAR_BELOW = 0.5  # share of the depth of a network with branches of power 1/L under which a network counts as shallow
-
 LITTLE = 0.01  # share of the least contribution of such a network's blocks under which a block counts as idle
 
 

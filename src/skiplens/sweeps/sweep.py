@@ -21,7 +21,6 @@ from skiplens.sweeps.run import Failure, Outcome, Run, unfinished_path
 
 ATTEMPTS = 2  # a failing run is tried once more, after all others and, if there are several, perhaps on another worker
 
-
 Watch = Callable[["Status"], None]
 S = TypeVar("S", bound=Settings)
 

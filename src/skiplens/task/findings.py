@@ -87,8 +87,7 @@ def judge_inputs(reading: TaskReading) -> Iterator[Finding]:
         numbers = (size, SMALL) if size < SMALL else numbers
         sentence = (
             f"The inputs are not standardised: from {in_words(reading.low)} to {in_words(reading.high)}, mean "
-            f"{in_words(reading.mean)}, "
-            f"standard deviation {in_words(reading.std)}; {words}."
+            f"{in_words(reading.mean)}, standard deviation {in_words(reading.std)}; {words}."
         )
         code = f"inputs = (inputs - {reading.mean:.6g}) / {reading.std:.6g}"
         yield _found("inputs_scale", "warning", sentence, numbers, code)
@@ -161,22 +160,11 @@ def judge_classes(reading: TaskReading) -> Iterator[Finding]:
             yield _found("missing_classes", "note", sentence, (chance, RARE))
 
 
-RULES = tuple(
-    Rule(name, (TaskReading,), judge)
-    for name, judge in (
-        ("constant_inputs", judge_constant),
-        ("squashed_outputs", judge_answers),
-        ("cut_scores", judge_cut),
-        ("unbounded_loss", judge_bound),
-        ("inputs_scale", judge_inputs),
-        ("targets_scale", judge_targets),
-        ("contradicting_labels", judge_labels),
-        ("loss_at_start", judge_start),
-        ("duplicated_samples", judge_copies),
-        ("missing_classes", judge_classes),
-        ("unexplained_labels", judge_neighbours),
-    )
-)
+_JUDGES = {"constant_inputs": judge_constant, "squashed_outputs": judge_answers, "cut_scores": judge_cut}
+_JUDGES |= {"unbounded_loss": judge_bound, "inputs_scale": judge_inputs, "targets_scale": judge_targets}
+_JUDGES |= {"contradicting_labels": judge_labels, "loss_at_start": judge_start, "duplicated_samples": judge_copies}
+_JUDGES |= {"missing_classes": judge_classes, "unexplained_labels": judge_neighbours}
+RULES = tuple(Rule(name, (TaskReading,), judge) for name, judge in _JUDGES.items())
 
 
 def task_findings(reading: TaskReading) -> list[Finding]:
