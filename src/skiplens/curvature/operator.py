@@ -170,26 +170,12 @@ class LossOperator(SymmetricOperator):
         self.samples, self.loss = problem.samples, problem.loss
         pure = problem.objective.pure
         self._order = FlatOrder({name: tuple(tensor.shape) for name, tensor in pure.parameters.items()})
-        self.names = list(self._order.shapes)
+        self.names, self.size = list(self._order.shapes), self._order.size
+        self.dtype, self.device = problem.objective.dtype, problem.objective.device
         self._versions = _versions(pure.model)
         self._pieces = len(problem.piece_sizes(plan.piece))
         self._kept: list[products.BatchCurvature] = []
         self._probes = plan.probes
-
-    @property
-    def size(self) -> int:
-        """The number of chosen parameters."""
-        return self._order.size
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """What is computed in."""
-        return self._problem.objective.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model lives."""
-        return self._problem.objective.device
 
     @cached_property
     def gradient(self) -> Float[Tensor, " params"]:

@@ -23,7 +23,7 @@ from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
 from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
-from skiplens.readings.finding import Finding, Rule, rule_words
+from skiplens.readings.finding import Finding, Rule, finding_with, rule_words
 from skiplens.readings.reading import Provenance
 
 MOST_EXACT = 100  # parameters up to which all eigenvalues are computed: one product each
@@ -299,18 +299,13 @@ def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:
     surely, most = reading.condition_interval[0], reading.largest_absolute
     if not surely > MANY_STEPS:
         return
-    words = rule_words(__file__)["hessian_condition"]
-    yield Finding(
-        rule="hessian_condition",
-        severity="note",
-        sentence=f"The loss is ill conditioned here: its steepest direction is "
-        f"{in_words(reading.condition_number, 2)} times as curved as the flattest tenth of all directions (at least "
-        f"{in_words(surely, 2)} with 95 % confidence).",
-        number=reading.condition_number,
-        threshold=MANY_STEPS,
-        source=words["source"],
-        change=words["change"].format(step=in_words(2 / most, 2)),
+    condition, words = reading.condition_number, rule_words(__file__)
+    sentence = (
+        f"The loss is ill conditioned here: its steepest direction is {in_words(condition, 2)} times as curved as the "
+        f"flattest tenth of all directions (at least {in_words(surely, 2)} with 95 % confidence)."
     )
+    change = words["hessian_condition"]["change"].format(step=in_words(2 / most, 2))
+    yield finding_with(words, "hessian_condition", "note", sentence, (condition, MANY_STEPS), change=change)
 
 
 RULES = (Rule("hessian_condition", (HessianSpectrum,), judge_hessian_condition),)

@@ -17,7 +17,7 @@ from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
 from skiplens.plots.figure import COLOURS, Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
-from skiplens.readings.finding import Finding, Rule, listed, rule_words
+from skiplens.readings.finding import Finding, Rule, Severity, finding_with, listed, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
 
@@ -260,17 +260,14 @@ def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]
     started = {name for name, order in zip(signal.block_names, signal.zero_factors.tolist(), strict=True) if order}
     rounding = torch.finfo(getattr(torch, signal.precision)).eps
     lost = [name for name in idle_blocks(paths, rounding) if name not in started]
-    yield Finding(
-        rule="effective_depth",
-        severity="warning" if 2 * len(lost) > paths.blocks else "note",
-        sentence=f"The network is shallow: its {_NAMES[paths.of]} passes {branches(paths.mean_depth)} of "
-        f"{paths.blocks} branches on average{_by_tower(paths)}, where branches that each add 1/L of the power would "
-        f"give {in_words(expected, 2)}{idle_words}.",
-        number=paths.mean_depth,
-        threshold=FAR_BELOW * expected,
-        where=idle,
-        **rule_words(__file__)["effective_depth"],
+    severity: Severity = "warning" if 2 * len(lost) > paths.blocks else "note"
+    sentence = (
+        f"The network is shallow: its {_NAMES[paths.of]} passes {branches(paths.mean_depth)} of {paths.blocks} "
+        f"branches on average{_by_tower(paths)}, where branches that each add 1/L of the power would give "
+        f"{in_words(expected, 2)}{idle_words}."
     )
+    numbers = (paths.mean_depth, FAR_BELOW * expected)
+    yield finding_with(rule_words(__file__), "effective_depth", severity, sentence, numbers, where=idle)
 
 
 def expected_depth(paths: PathSpectrum) -> float:

@@ -10,10 +10,11 @@ from skiplens.base.words import in_words, percent, times
 from skiplens.edits.remedies import code_of
 from skiplens.kernels.finite_width import advice
 from skiplens.plots.section import Scale
-from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed, rule_words
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity, finding_with, listed, rule_words
 from skiplens.signal.reading import Growth, SignalReading, growth_of
 from skiplens.signal.units import surprise
 
+Numbers = tuple[float, float]  # measured, and what it was compared with
 FRESH_STATISTICS = "fresh_statistics"
 WORDS = rule_words(__file__)
 
@@ -21,26 +22,16 @@ WORDS = rule_words(__file__)
 def judge_values(reading: SignalReading) -> Iterator[Finding]:
     """Values that are not finite."""
     if reading.broken:
-        yield _about(
-            reading.broken,
-            rule="not_finite",
-            severity="critical",
-            sentence=f"Values are NaN or infinite: {listed(reading.broken)}. No measurement can be trusted.",
-        )
+        sentence = f"Values are NaN or infinite: {listed(reading.broken)}. No measurement can be trusted."
+        yield _about(reading.broken, "not_finite", "critical", sentence)
 
 
 def judge_dropout(reading: SignalReading) -> Iterator[Finding]:
     """Dropout that is switched on while the network is looked at."""
-    if reading.dropout:
-        yield _about(
-            reading.dropout,
-            Remedy("evaluation_mode"),
-            rule="dropout_on",
-            severity="warning",
-            sentence=f"Dropout is switched on in {len(reading.dropout)} "
-            f"place{'s' * (len(reading.dropout) > 1)} ({listed(reading.dropout)}): what was measured is one random "
-            "thinning of the network.",
-        )
+    if count := len(reading.dropout):
+        places = f"{count} place{'s' * (count > 1)} ({listed(reading.dropout)})"
+        sentence = f"Dropout is switched on in {places}: what was measured is one random thinning of the network."
+        yield _about(reading.dropout, "dropout_on", "warning", sentence, Remedy("evaluation_mode"))
 
 
 def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
@@ -66,22 +57,21 @@ def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
 
 def judge_statistics(reading: SignalReading) -> Iterator[Finding]:
     """Batch norms that do not normalise, because no batch has updated their statistics."""
-    if reading.fresh_norms:
-        yield _about(
-            reading.fresh_norms,
-            Remedy("training_mode", {"modules": reading.fresh_norms}),
-            rule=FRESH_STATISTICS,
-            severity="note",
-            sentence=f"{len(reading.fresh_norms)} batch norm{'s are' if len(reading.fresh_norms) > 1 else ' is'} in "
-            "evaluation mode with statistics that no batch has updated: nothing is normalised in what was measured.",
+    if count := len(reading.fresh_norms):
+        sentence = (
+            f"{count} batch norm{'s are' if count > 1 else ' is'} in evaluation mode with statistics that no batch has "
+            "updated: nothing is normalised in what was measured."
         )
+        remedy = Remedy("training_mode", {"modules": reading.fresh_norms})
+        yield _about(reading.fresh_norms, FRESH_STATISTICS, "note", sentence, remedy)
 
 
-def _about(names: tuple[str, ...], remedy: Remedy | None = None, **words: Any) -> Finding:
+def _about(
+    names: tuple[str, ...], rule: str, severity: Severity, sentence: str, remedy: Remedy | None = None
+) -> Finding:
     """A finding about things of which there should be none."""
-    code = "" if remedy is None else code_of(remedy)
-    words |= {"number": float(len(names)), "threshold": 0.0, **WORDS[words["rule"]]}
-    return Finding(**words, code=code, where=names, remedy=remedy)
+    mended = {} if remedy is None else {"remedy": remedy, "code": code_of(remedy)}
+    return finding_with(WORDS, rule, severity, sentence, (float(len(names)), 0.0), where=names, **mended)
 
 
 LEAST_BLOCKS = 3  # fewer depths than this give no rate with an uncertainty
@@ -213,16 +203,11 @@ def judge_flat(reading: SignalReading) -> Iterator[Finding]:
     if not flat:
         return
     most = max(orders)
-    yield _finding(
-        reading,
-        flat,
-        rule="flat_branches",
-        severity="critical",
-        sentence=f"{_counted(reading, flat, 'start')} at a flat point, with {most} zero factors in series: all "
-        f"derivatives of the loss up to order {most - 1} vanish there (block {listed(_names(reading, flat))}).",
-        number=float(most),
-        threshold=float(FLAT_ORDER),
+    sentence = (
+        f"{_counted(reading, flat, 'start')} at a flat point, with {most} zero factors in series: all derivatives of "
+        f"the loss up to order {most - 1} vanish there (block {listed(_names(reading, flat))})."
     )
+    yield _drawn_anew(reading, flat, "flat_branches", "critical", sentence, (float(most), float(FLAT_ORDER)))
 
 
 def judge_dead(reading: SignalReading) -> Iterator[Finding]:
@@ -233,16 +218,10 @@ def judge_dead(reading: SignalReading) -> Iterator[Finding]:
     shares, widths = reading.dead_units[dead].tolist(), reading.dead_widths[dead].tolist()
     # A layer of few units may be shut as a whole by chance.
     by_chance = all(share == 1 and 0.5**width > CHANCE for share, width in zip(shares, widths, strict=True))
-    yield _finding(
-        reading,
-        dead,
-        rule="dead_branches",
-        severity="note" if reading.fresh_norms or by_chance else "critical",
-        sentence=f"{_counted(reading, dead, 'get')} no gradient and cannot learn (block "
-        f"{listed(_names(reading, dead))}).",
-        number=float(reading.branch_gradients[dead].max()),
-        threshold=floor,
-    )
+    severity: Severity = "note" if reading.fresh_norms or by_chance else "critical"
+    counted, largest = _counted(reading, dead, "get"), float(reading.branch_gradients[dead].max())
+    sentence = f"{counted} no gradient and cannot learn (block {listed(_names(reading, dead))})."
+    yield _drawn_anew(reading, dead, "dead_branches", severity, sentence, (largest, floor))
 
 
 def dead_branches(reading: SignalReading) -> tuple[list[int], float]:
@@ -271,16 +250,12 @@ def judge_units(reading: SignalReading) -> Iterator[Finding]:
     worst = max(shut, key=lambda index: shares[index])
     others = _names(reading, [index for index in shut if index != worst])
     also = f", and most of those in {listed(others)}" if others else ""
-    yield _finding(
-        reading,
-        shut,
-        rule="dead_units",
-        severity="note" if reading.fresh_norms else "warning",
-        sentence=f"{percent(shares[worst])} of the {widths[worst]} ReLUs of a layer in block "
-        f"{reading.block_names[worst]} are zero on all {reading.samples} samples{also}.",
-        number=shares[worst],
-        threshold=MOSTLY + SURPRISE / 2 / widths[worst] ** 0.5,
+    sentence = (
+        f"{percent(shares[worst])} of the {widths[worst]} ReLUs of a layer in block {reading.block_names[worst]} are "
+        f"zero on all {reading.samples} samples{also}."
     )
+    numbers = (shares[worst], MOSTLY + SURPRISE / 2 / widths[worst] ** 0.5)
+    yield _drawn_anew(reading, shut, "dead_units", "note" if reading.fresh_norms else "warning", sentence, numbers)
 
 
 def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
@@ -289,19 +264,16 @@ def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
     if not flat:
         return
     share = float(reading.saturated_units[flat].max())
-    yield _finding(
-        reading,
-        flat,
-        rule="saturated_units",
-        severity="warning",
-        sentence=f"Up to {percent(share)} of the tanh or sigmoid units of a layer are saturated on all samples in "
-        f"{listed(_names(reading, flat))}.",
-        number=share,
-        threshold=MOSTLY,
+    sentence = (
+        f"Up to {percent(share)} of the tanh or sigmoid units of a layer are saturated on all samples in "
+        f"{listed(_names(reading, flat))}."
     )
+    yield _drawn_anew(reading, flat, "saturated_units", "warning", sentence, (share, MOSTLY))
 
 
-def _finding(reading: SignalReading, blocks: Sequence[int], **words: Any) -> Finding:
+def _drawn_anew(
+    reading: SignalReading, blocks: Sequence[int], rule: str, severity: Severity, sentence: str, numbers: Numbers
+) -> Finding:
     """A finding about some branches, which are drawn anew to mend it; their last layers start at zero."""
     ends = {name for index in blocks for name in reading.output_parameters[index]}
 
@@ -311,8 +283,8 @@ def _finding(reading: SignalReading, blocks: Sequence[int], **words: Any) -> Fin
     zeros = (*collected(reading.shifts), *sorted(ends))
     parameters = {"drawn": collected(reading.matrices), "ones": collected(reading.scales), "zeros": zeros, "seed": 0}
     remedy = Remedy("redraw_parameters", parameters)
-    words |= {"code": code_of(remedy), "where": _names(reading, blocks), **WORDS[words["rule"]]}
-    return Finding(**words, remedy=remedy)
+    mended: dict[str, Any] = {"where": _names(reading, blocks), "remedy": remedy, "code": code_of(remedy)}
+    return finding_with(WORDS, rule, severity, sentence, numbers, **mended)
 
 
 def _names(reading: SignalReading, blocks: Sequence[int]) -> tuple[str, ...]:

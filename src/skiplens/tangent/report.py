@@ -21,7 +21,7 @@ from skiplens.kernels.finite_width import ResNet, advice, kernel_moments
 from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
 from skiplens.plots.thumbnails import thumbnails
-from skiplens.readings.finding import Finding, Rule, rule_words
+from skiplens.readings.finding import Finding, Rule, finding_with, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
 from skiplens.tangent.comparison import compared, equivalent_network, kernel_of_some_outputs, limit_of_module
@@ -282,22 +282,17 @@ def judge_kernel_condition(reading: TangentReading) -> Iterator[Finding]:
     A singular kernel alone is no fault: that of a network whose head starts at zero, and that of any narrow one, has at
     most as many directions as the last layer has inputs, and one more.
     """
-    alike = _pairs_alike(reading)
-    condition = reading.condition_number
-    if not alike and not MANY_STEPS < condition < math.inf:
-        return
-    yield Finding(
-        rule="kernel_condition",
-        severity="warning" if alike else "note",
-        sentence=f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'} the same "
-        "gradient to working precision: these samples cannot be learned apart."
-        if alike
-        else f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent needs "
-        "that many steps for the slowest direction of the outputs.",
-        number=float(alike) if alike else condition,
-        threshold=0.0 if alike else MANY_STEPS,
-        **WORDS["kernel_condition"],
-    )
+    alike, condition = _pairs_alike(reading), reading.condition_number
+    if alike:
+        pairs = f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'}"
+        sentence = f"{pairs} the same gradient to working precision: these samples cannot be learned apart."
+        yield finding_with(WORDS, "kernel_condition", "warning", sentence, (float(alike), 0.0))
+    elif MANY_STEPS < condition < math.inf:
+        sentence = (
+            f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent needs "
+            "that many steps for the slowest direction of the outputs."
+        )
+        yield finding_with(WORDS, "kernel_condition", "note", sentence, (condition, MANY_STEPS))
 
 
 def _pairs_alike(reading: TangentReading) -> int:
@@ -322,17 +317,12 @@ def judge_regime(reading: SignalReading) -> Iterator[Finding]:
     variance = float(kernel_moments(network).relative_variance)
     if not variance > FAR_FROM_CONSTANT:
         return
-    yield Finding(
-        rule="kernel_regime",
-        severity="note",
-        sentence=f"Far from the kernel regime: at {network.depth} block{'s' * (network.depth > 1)} of width "
-        f"{network.width} the tangent kernel varies from seed to seed by {in_words(math.sqrt(variance), 2)} times its "
-        "mean.",
-        number=variance,
-        threshold=FAR_FROM_CONSTANT,
-        source=WORDS["kernel_regime"]["source"],
-        change=_wider(network, variance),
+    sentence = (
+        f"Far from the kernel regime: at {network.depth} block{'s' * (network.depth > 1)} of width {network.width} the "
+        f"tangent kernel varies from seed to seed by {in_words(math.sqrt(variance), 2)} times its mean."
     )
+    numbers, change = (variance, FAR_FROM_CONSTANT), _wider(network, variance)
+    yield finding_with(WORDS, "kernel_regime", "note", sentence, numbers, change=change)
 
 
 def _wider(network: ResNet, variance: float) -> str:
