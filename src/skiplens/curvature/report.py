@@ -21,8 +21,8 @@ from skiplens.graph.functional import PureModel, pure_model
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
-from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
-from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, in_order, numbers
+from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding, Rule, finding_with, rule_words
 from skiplens.readings.reading import Provenance
 
@@ -192,7 +192,6 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
 
 
 FIGURES = (eigenvalue_density, eigenvalues_by_size, extremes_by_block)
-
 _TELLING = 0.2  # an interval of the index wider than this is reported as not known
 
 
@@ -214,24 +213,17 @@ def curvature_section(reading: HessianSpectrum) -> Section:
         ("Frobenius norm", plus_minus(reading.frobenius_norm, reading.frobenius_error)),
         ("step up to which the quadratic model of the loss falls (2/λmax)", step),
     )
-    return Section(
-        anchor=reading.kind,
-        title="Curvature of the loss",
-        sentence=curvature_sentence(reading),
-        facts=facts,
-        rows=tuple(
-            {
-                "block": name,
-                "parameters": f"{block.parameters:,}",
-                "largest (an eigenvalue lies within)": plus_minus(block.largest, _residual(block, -1)),
-                "smallest (an eigenvalue lies within)": plus_minus(block.smallest, _residual(block, 0)),
-            }
-            for name, block in reading.blocks.items()
-        ),
-        notes=reading.notes,
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
+    rows = tuple(
+        {
+            "block": name,
+            "parameters": f"{block.parameters:,}",
+            "largest (an eigenvalue lies within)": plus_minus(block.largest, _residual(block, -1)),
+            "smallest (an eigenvalue lies within)": plus_minus(block.smallest, _residual(block, 0)),
+        }
+        for name, block in reading.blocks.items()
     )
+    told: dict[str, Any] = {"facts": facts, "rows": rows, "notes": reading.notes}
+    return Section.of(reading, "Curvature of the loss", curvature_sentence(reading), FIGURES, **told)
 
 
 def curvature_sentence(reading: HessianSpectrum) -> str:

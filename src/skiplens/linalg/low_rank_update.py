@@ -99,8 +99,7 @@ def _reflected(vectors: Tensor, group: Tensor, heads: Tensor) -> Tensor:
 
 # One outer product: the roots of the secular equation.
 
-_MOST_STEPS = 80
-"""Steps until a root must be found: halving a bracket so often leaves nothing of it."""
+_MOST_STEPS = 80  # steps until a root must be found: halving a bracket so often leaves nothing of it
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from skiplens.base.axes import Float
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.memory import fresh_empty
 
-Product = Callable[[Tensor], Tensor]
-"""From a block of vectors, one a row, to the block of their images."""
+Product = Callable[[Tensor], Tensor]  # from a block of vectors, one a row, to the block of their images
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from skiplens.graph.dissect import dissect
 from skiplens.graph.loss import loss_rule
 from skiplens.graph.network import ResidualNetwork, part_function
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""`loss(outputs, targets)`, a scalar."""
+Loss = Callable[[Tensor, Tensor], Tensor]  # `loss(outputs, targets)`, a scalar
 
 
 @dataclass(frozen=True)

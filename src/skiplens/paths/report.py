@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -15,8 +15,8 @@ from skiplens.paths.expanders import PathOptions
 from skiplens.paths.laws import LAWS
 from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
-from skiplens.plots.figure import COLOURS, Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
-from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.figure import COLOURS, Bars, Figure, Heat, Line, Points, Reference, in_order, numbers
+from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding, Rule, Severity, finding_with, listed, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
@@ -166,7 +166,6 @@ def depth_by_sample(reading: PathSpectrum) -> Figure | None:
 
 
 FIGURES = (energy_by_order, energy_by_order_logarithmic, energy_by_block, energy_by_pair, depth_by_sample)
-
 _NAMES = {"signal": "signal", "jacobian": "derivative along a random direction", "gradient": "gradient"}
 
 
@@ -175,19 +174,12 @@ def paths_section(reading: PathSpectrum) -> Section:
     energies, shares = reading.block_energy.tolist(), reading.block_shares.tolist()
     seen_blocks = zip(reading.block_names, energies, shares, strict=False)
     total = reading.total_energy or float("nan")
-    return Section(
-        anchor=reading.kind,
-        title="Path spectrum",
-        sentence=paths_sentence(reading),
-        facts=_facts(reading),
-        rows=tuple(
-            {"block": name, "energy": _told(energy / total), "along the output": _told(share)}
-            for name, energy, share in seen_blocks
-        ),
-        notes=reading.notes,
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
+    rows = tuple(
+        {"block": name, "energy": _told(energy / total), "along the output": _told(share)}
+        for name, energy, share in seen_blocks
     )
+    told: dict[str, Any] = {"facts": _facts(reading), "rows": rows, "notes": reading.notes}
+    return Section.of(reading, "Path spectrum", paths_sentence(reading), FIGURES, **told)
 
 
 def paths_sentence(reading: PathSpectrum) -> str:

@@ -12,11 +12,9 @@ from torch import Tensor, fx
 
 from skiplens.graph.network import plain_call
 
-Slot = tuple[int, ...]
-"""Place of an argument: its position, and its index where the argument is a list."""
+Slot = tuple[int, ...]  # place of an argument: its position, and its index where the argument is a list
 
-Stacks = Tensor | tuple[Any, ...]
-"""The stack of a tensor, or one for each tensor of a tuple (None where it has none)."""
+Stacks = Tensor | tuple[Any, ...]  # the stack of a tensor, or one for each tensor of a tuple (None where it has none)
 
 
 @dataclass(frozen=True, eq=False)

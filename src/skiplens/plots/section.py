@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.words import in_words
-from skiplens.plots.figure import Figure
+from skiplens.plots.figure import Figure, drawn
 from skiplens.plots.network_drawing import NetworkDrawing
 from skiplens.readings.finding import Rule
 from skiplens.readings.reading import Reading
@@ -40,6 +40,19 @@ class Section:
     after: NetworkDrawing | None = None
     code: str = ""
     severity: str = ""  # of the worst finding of its lens
+
+    @classmethod
+    def of(
+        cls,
+        reading: Reading,
+        title: str,
+        sentence: str,
+        figures: tuple[Callable[[Any], Figure | None], ...],
+        **told: Any,
+    ) -> "Section":
+        """The section of a reading: those of its figures that have something to show, and where it comes from."""
+        origin = provenance_of(reading)
+        return cls(reading.kind, title, sentence, figures=drawn(reading, figures), provenance=origin, **told)
 
 
 LIMIT = 2 / 3

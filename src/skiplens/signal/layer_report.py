@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from skiplens.base.words import in_words, percent
-from skiplens.plots.figure import COLOURS, PALETTE, Figure, Line, drawn, numbers
-from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.figure import COLOURS, PALETTE, Figure, Line, numbers
+from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding
 from skiplens.signal.findings import LEAST_BLOCKS, growth_scale
 from skiplens.signal.layer_findings import DIGITS, LEAST_LAYERS, OWN_SPREAD, RULES, alike, growth_by_layer
@@ -44,22 +44,16 @@ def layers_section(states: LayerStates) -> Section:
         which = "the first" if reached[0] == places[0] else f"the first that one reaches, {states.names[reached[0]]},"
         size = in_words(float(states.gradients[reached[0]]))
         first = f"Of {len(places)} calls of weights {which} gets a gradient of norm {size}"
-    return Section(
-        anchor=states.kind,
-        title="Layers",
-        sentence=f"{first}{differ}.",
-        facts=(
-            ("samples", str(states.samples)),
-            ("loss of these samples", in_words(states.loss)),
-            ("1 − cosine of two inputs", in_words(states.input_spread)),
-            ("parameters whose gradient is zero", f"{len(states.zero_gradients)} of {states.trainable}"),
-            ("modules without a gradient", ", ".join(states.unreached) or "none"),
-        ),
-        rows=rows[:MOST_ROWS],
-        notes=(f"The table shows the first {MOST_ROWS} of {len(rows)} calls.",) if len(rows) > MOST_ROWS else (),
-        figures=drawn(states, FIGURES),
-        provenance=provenance_of(states),
+    facts = (
+        ("samples", str(states.samples)),
+        ("loss of these samples", in_words(states.loss)),
+        ("1 − cosine of two inputs", in_words(states.input_spread)),
+        ("parameters whose gradient is zero", f"{len(states.zero_gradients)} of {states.trainable}"),
+        ("modules without a gradient", ", ".join(states.unreached) or "none"),
     )
+    notes = (f"The table shows the first {MOST_ROWS} of {len(rows)} calls.",) if len(rows) > MOST_ROWS else ()
+    told: dict[str, Any] = {"facts": facts, "rows": rows[:MOST_ROWS], "notes": notes}
+    return Section.of(states, "Layers", f"{first}{differ}.", FIGURES, **told)
 
 
 def _last_spread(states: LayerStates) -> float:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from skiplens.base.words import in_words, times
-from skiplens.plots.figure import COLOURS, Bars, Figure, Line, Reference, drawn, in_order, numbers
-from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.figure import COLOURS, Bars, Figure, Line, Reference, in_order, numbers
+from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding
 from skiplens.signal.findings import LEAST_BLOCKS, RULES, allowed_gradient, allowed_growth, growth_scale
 from skiplens.signal.lens import NO_JOIN, SignalLens
@@ -84,16 +84,8 @@ FIGURES = (signal_by_depth, branch_against_shortcut, scales_by_block, shut_units
 
 def signal_section(reading: SignalReading) -> Section:
     """How signal and gradient fare."""
-    return Section(
-        anchor=reading.kind,
-        title="Signal and gradient",
-        sentence=signal_sentence(reading),
-        facts=_facts(reading),
-        rows=_rows(reading),
-        notes=reading.notes,
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
-    )
+    told: dict[str, Any] = {"facts": _facts(reading), "rows": _rows(reading), "notes": reading.notes}
+    return Section.of(reading, "Signal and gradient", signal_sentence(reading), FIGURES, **told)
 
 
 def signal_sentence(reading: SignalReading) -> str:

@@ -15,8 +15,8 @@ from skiplens.graph.dissect import CHOSEN_BLOCKS
 from skiplens.graph.functional import main_output
 from skiplens.graph.modules import ASSUMED, module_blocks
 from skiplens.graph.network import leading_to_output
-from skiplens.plots.figure import Bars, Figure, drawn, in_order, numbers
-from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Section, provenance_of
+from skiplens.plots.figure import Bars, Figure, in_order, numbers
+from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Section
 from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance, Reading
 
@@ -206,17 +206,8 @@ def structure_section(reading: StructureReading) -> Section:
         ("output", reading.output_shape),
         ("operations in the graph", f"{reading.operations:,}"),
     )
-    return Section(
-        anchor=reading.kind,
-        title="Structure",
-        sentence=structure_sentence(reading),
-        facts=facts,
-        rows=reading.rows(),
-        notes=reading.notes,
-        blocks=reading.block_names,
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
-    )
+    told: dict[str, Any] = {"rows": reading.rows(), "notes": reading.notes, "blocks": reading.block_names}
+    return Section.of(reading, "Structure", structure_sentence(reading), FIGURES, facts=facts, **told)
 
 
 def structure_sentence(reading: StructureReading) -> str:

@@ -14,8 +14,7 @@ from skiplens.base.axes import Float
 from skiplens.graph.functional import Parameters, PureModel, tensors_in
 from skiplens.graph.inputs import Samples
 
-Place = tuple[str, int]
-"""A call: the module's name and which of its calls."""
+Place = tuple[str, int]  # a call: the module's name and which of its calls
 
 
 class PatternChanged(Exception):  # noqa: N818 - named after what happened; never reaches the caller of the library

@@ -18,8 +18,8 @@ from skiplens.graph.functional import output_shape, pure_model
 from skiplens.graph.inputs import samples_of
 from skiplens.graph.lens import ENOUGH, Lens, Subject
 from skiplens.kernels.finite_width import ResNet, advice, kernel_moments
-from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, drawn, numbers
-from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, numbers
+from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section
 from skiplens.plots.thumbnails import thumbnails
 from skiplens.readings.finding import Finding, Rule, finding_with, rule_words
 from skiplens.readings.reading import Provenance
@@ -242,19 +242,12 @@ def tangent_section(reading: TangentReading) -> Section:
         facts.append((f"depth scale of {name}", f"χ₁ = {chi}; repeated: {ends}"))
     maps = zip(reading.limit_operations, reading.limit_maps[:MOST_OPERATIONS].tolist(), strict=False)
     coupling = ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
-    return Section(
-        anchor=reading.kind,
-        title="Tangent kernel",
-        sentence=tangent_sentence(reading),
-        facts=tuple(facts),
-        rows=tuple(
-            {"operation at infinite width": name, "variance": in_words(q), "correlation of two samples": in_words(c)}
-            for name, (q, c) in maps
-        ),
-        notes=(*reading.notes, *coupling),
-        figures=drawn(reading, FIGURES),
-        provenance=provenance_of(reading),
+    rows = tuple(
+        {"operation at infinite width": name, "variance": in_words(q), "correlation of two samples": in_words(c)}
+        for name, (q, c) in maps
     )
+    told: dict[str, Any] = {"facts": tuple(facts), "rows": rows, "notes": (*reading.notes, *coupling)}
+    return Section.of(reading, "Tangent kernel", tangent_sentence(reading), FIGURES, **told)
 
 
 def tangent_sentence(reading: TangentReading) -> str:

@@ -310,12 +310,10 @@ def _data(seen: Batch, task: _Task, seed: int) -> dict[str, Any]:
     """The fields of the reading that speak of the samples alone."""
     targets = seen.targets.detach().cpu()
     labelled = task.classes > 0 and targets.ndim == 1 and not targets.is_floating_point()
-    first: dict[bytes, int] = {}
-    groups: dict[int, list[int]] = {}
+    groups: dict[bytes, list[int]] = {}
     for index, key in enumerate(_keys(seen)):
-        if first.setdefault(key, index) != index:
-            groups.setdefault(first[key], [first[key]]).append(index)
-    shared = [targets[group] for group in groups.values()]
+        groups.setdefault(key, []).append(index)
+    shared = [targets[group] for group in groups.values() if len(group) > 1]
     differing = [group for group in shared if bool((group != group[:1]).any())]
     fields: dict[str, Any] = {
         "counts": targets[targets >= 0].bincount(minlength=task.classes) if labelled else torch.zeros(0).long(),

@@ -7,8 +7,8 @@ from typing import ClassVar
 from skiplens.base import Progress, Randomness, silent
 from skiplens.base.words import in_words, times
 from skiplens.graph.lens import Lens, Subject
-from skiplens.plots.figure import Bars, Figure, drawn, numbers
-from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.figure import Bars, Figure, numbers
+from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section
 from skiplens.readings.reading import Provenance
 from skiplens.task.findings import RULES, SCORES, SQUARES
 from skiplens.task.measure import measure_task
@@ -56,9 +56,7 @@ def task_section(reading: TaskReading) -> Section:
         ("samples with equal inputs and another target", str(reading.contradictions)),
         ("targets of neighbours more alike than chance by (standard deviations)", known["neighbours"]),
     )
-    title, origin = "Data and loss", provenance_of(reading)
-    figures = drawn(reading, FIGURES)
-    return Section(reading.kind, title, task_sentence(reading), facts=facts, figures=figures, provenance=origin)
+    return Section.of(reading, "Data and loss", task_sentence(reading), FIGURES, facts=facts)
 
 
 def task_sentence(reading: TaskReading) -> str:

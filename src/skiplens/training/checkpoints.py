@@ -20,7 +20,6 @@ from skiplens.readings.reading import Provenance
 from skiplens.training.history import FINISHED, TrainingHistory
 
 FORMAT, FORMAT_VERSION = "skiplens-training", 1
-
 _STEPS_BETWEEN_LOOKS = 50  # of a run on a GPU at its loss: each look makes the processor wait for the GPU
 
 # What zipfile and torch say to damaged bytes, and to a pickle that would run code.

@@ -13,8 +13,7 @@ from skiplens.zoo.entry import Entry
 from skiplens.zoo.layers import count_joins
 from skiplens.zoo.weight_laws import weight_layers
 
-DEFAULT = "digits_resnet"
-"""The network to look at when none is given; `"default"` names it too."""
+DEFAULT = "digits_resnet"  # the network to look at when none is given; `"default"` names it too
 
 _BY_PAPER: tuple[Entry, ...] = (*digits.ENTRIES, *littwin2016.ENTRIES, *li2016.ENTRIES, *preact_resnet.CIFAR_ENTRIES)
 _BY_PAPER += (*macdonald2023.ENTRIES, *digits.MNIST_ENTRIES, *preact_resnet.ENTRIES, *littwin2020.ENTRIES)
