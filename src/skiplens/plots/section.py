@@ -14,6 +14,8 @@ from skiplens.plots.network_drawing import NetworkDrawing
 from skiplens.readings.finding import Rule
 from skiplens.readings.reading import Reading
 
+Draw = Callable[[Any], Figure | None]  # from a reading; None where it has nothing to show
+
 
 @dataclass(frozen=True)
 class Section:
@@ -42,14 +44,7 @@ class Section:
     severity: str = ""  # of the worst finding of its lens
 
     @classmethod
-    def of(
-        cls,
-        reading: Reading,
-        title: str,
-        sentence: str,
-        figures: tuple[Callable[[Any], Figure | None], ...],
-        **told: Any,
-    ) -> "Section":
+    def of(cls, reading: Reading, title: str, sentence: str, figures: tuple[Draw, ...], **told: Any) -> "Section":
         """The section of a reading: those of its figures that have something to show, and where it comes from."""
         origin = provenance_of(reading)
         return cls(reading.kind, title, sentence, figures=drawn(reading, figures), provenance=origin, **told)
@@ -161,7 +156,7 @@ class ReadingView:
     reading: type[Reading]
     lens: type[Any] | None = None  # None for readings that `inspect` does not take
     section: Callable[[Any], Section] | None = None
-    figures: tuple[Callable[[Any], Figure | None], ...] = ()  # None where the reading has nothing to show
+    figures: tuple[Draw, ...] = ()
     rules: tuple[Rule, ...] = ()  # judged from it, and from readings that always come
     key_numbers: Callable[[Any], tuple[KeyNumber, ...]] = lambda reading: ()  # what models are compared by
     overlays: tuple[Overlay, ...] = ()

@@ -54,9 +54,8 @@ class MnistConvOptions(NetworkOptions):
 def mnist_conv(skip: Skip, options: MnistConvOptions, randomness: Randomness) -> nn.Sequential:
     """The network with this shortcut around its second block: `stem`, `block1`, `block2`, `head`."""
     stem = nn.Sequential(_convolution(1, 5, 5), nn.AvgPool2d(2))
-    head = nn.Sequential(
-        nn.Flatten(), nn.BatchNorm1d(320, track_running_stats=False), nn.ReLU(), linear(320, 10, bias=True)
-    )
+    norm = nn.BatchNorm1d(320, track_running_stats=False)
+    head = nn.Sequential(nn.Flatten(), norm, nn.ReLU(), linear(320, 10, bias=True))
     halves = [[*_preactivation(5), _convolution(5, 5, 5, padding=2)] for _ in range(2)]
     first = nn.Sequential(*halves[0], *halves[1])
     block1 = Plain(first) if skip == "none" else Residual(first)
