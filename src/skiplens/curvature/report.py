@@ -129,18 +129,13 @@ def eigenvalue_density(reading: HessianSpectrum) -> Figure:
     else:
         values = reading.eigenvalues if len(reading.eigenvalues) <= _MOST_POINTS else reading.eigenvalues[[0, -1]]
         marks = (curve, Points(numbers(values), (floor,) * len(values), "eigenvalues"), *ends)
-    return Figure(
-        name="eigenvalue_density",
-        title=f"Eigenvalues of the {reading.matrix_name}",
-        caption="How many directions have which curvature, on a logarithmic axis. Left of zero the loss curves down: "
-        "a saddle. A peak at zero with a few far-away eigenvalues is a badly conditioned loss."
-        + " Inner bumps are groups of eigenvalues that so few products do not tell apart."
-        * sampled,
-        x_label="eigenvalue",
-        y_label="density",
-        marks=marks,
-        y_log=True,
+    bumps = " Inner bumps are groups of eigenvalues that so few products do not tell apart." * sampled
+    caption = (
+        "How many directions have which curvature, on a logarithmic axis. Left of zero the loss curves down: a saddle. "
+        f"A peak at zero with a few far-away eigenvalues is a badly conditioned loss.{bumps}"
     )
+    words = ("eigenvalue_density", f"Eigenvalues of the {reading.matrix_name}", caption, "eigenvalue", "density")
+    return Figure(*words, marks, y_log=True)
 
 
 def eigenvalues_by_size(reading: HessianSpectrum) -> Figure | None:
@@ -155,17 +150,13 @@ def eigenvalues_by_size(reading: HessianSpectrum) -> Figure | None:
             lines.append(Line(numbers(sizes.flip(0)), numbers(shares.flip(0)), name))
     if not lines:
         return None
-    return Figure(
-        name="eigenvalues_by_size",
-        title="How many directions are steeper than x",
-        caption="Share of directions in which the loss curves up, or down, more strongly than x. Where both curves lie "
-        "together the loss has as many ways down as up at that steepness.",
-        x_label="steepness x",
-        y_label="share of directions",
-        marks=(*lines, Reference(reading.largest_absolute, "steepest", axis="x")),
-        x_log=True,
-        y_log=True,
+    caption = (
+        "Share of directions in which the loss curves up, or down, more strongly than x. Where both curves lie "
+        "together the loss has as many ways down as up at that steepness."
     )
+    title, labels = "How many directions are steeper than x", ("steepness x", "share of directions")
+    steepest = Reference(reading.largest_absolute, "steepest", axis="x")
+    return Figure("eigenvalues_by_size", title, caption, *labels, (*lines, steepest), x_log=True, y_log=True)
 
 
 def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
@@ -178,17 +169,13 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
     for end, place in (("largest", -1), ("smallest", 0)):
         errors = numbers([float(block.extreme_residuals[place]) for block in blocks.values()]) if sampled else ()
         marks.append(Bars(names, numbers([getattr(block, end) for block in blocks.values()]), end, errors))
-    return Figure(
-        name="extremes_by_block",
-        title="Steepest directions of each block",
-        caption="Largest and smallest eigenvalue when only the parameters of one residual block move. The block with "
-        "the longest bars is the steepest; bars below zero are directions that lead down. An eigenvalue lies "
-        "within each error bar.",
-        x_label="residual block",
-        y_label="eigenvalue",
-        marks=tuple(marks),
-        block_places=in_order(names),
+    caption = (
+        "Largest and smallest eigenvalue when only the parameters of one residual block move. The block with the "
+        "longest bars is the steepest; bars below zero are directions that lead down. An eigenvalue lies within each "
+        "error bar."
     )
+    words = ("extremes_by_block", "Steepest directions of each block", caption, "residual block", "eigenvalue")
+    return Figure(*words, tuple(marks), block_places=in_order(names))
 
 
 FIGURES = (eigenvalue_density, eigenvalues_by_size, extremes_by_block)

@@ -58,6 +58,7 @@ class PathsLens(Lens):
 
 
 _FLOOR = 1e-12  # shares below this are not drawn
+_BRANCHES_AND_SHARE = ("branches on the path", "share of the energy")
 
 
 def energy_by_order(reading: PathSpectrum) -> Figure | None:
@@ -77,15 +78,12 @@ def energy_by_order(reading: PathSpectrum) -> Figure | None:
     if len(reading.incoherent):
         shares = reading.incoherent / reading.incoherent.sum()
         lines.append(Line(orders, numbers(shares), "paths added without their signs"))
-    return Figure(
-        name="energy_by_order",
-        title=f"Path spectrum of the {reading.of}",
-        caption=f"Share of energy of all paths through exactly r of the {reading.blocks} branches. Its mean, "
-        f"{reading.mean_depth:.2f}, is how deep the network is for these inputs.",
-        x_label="branches on the path",
-        y_label="share of the energy",
-        marks=(*bars, *lines),
+    caption = (
+        f"Share of energy of all paths through exactly r of the {reading.blocks} branches. Its mean, "
+        f"{reading.mean_depth:.2f}, is how deep the network is for these inputs."
     )
+    words = ("energy_by_order", f"Path spectrum of the {reading.of}", caption, *_BRANCHES_AND_SHARE)
+    return Figure(*words, (*bars, *lines))
 
 
 def energy_by_order_logarithmic(reading: PathSpectrum) -> Figure | None:
@@ -99,35 +97,23 @@ def energy_by_order_logarithmic(reading: PathSpectrum) -> Figure | None:
     if len(reading.law_energy):
         drawn, name = reading.law_energy > _FLOOR, reading.law.replace("_", " ")
         marks.append(Line(numbers(orders[drawn]), numbers(reading.law_energy[drawn]), name, dashed=True))
-    return Figure(
-        name="energy_by_order_logarithmic",
-        title="Tails of the path spectrum",
-        caption="The same shares on a logarithmic axis: how fast very short and very long paths fade.",
-        x_label="branches on the path",
-        y_label="share of the energy",
-        marks=tuple(marks),
-        y_log=True,
-    )
+    caption = "The same shares on a logarithmic axis: how fast very short and very long paths fade."
+    words = ("energy_by_order_logarithmic", "Tails of the path spectrum", caption, *_BRANCHES_AND_SHARE)
+    return Figure(*words, tuple(marks), y_log=True)
 
 
 def energy_by_block(reading: PathSpectrum) -> Figure | None:
     """What all paths through each block contribute together."""
     if not len(reading.block_energy):
         return None
-    shares = reading.block_energy / reading.total_energy
-    return Figure(
-        name="energy_by_block",
-        title="Contribution of each block",
-        caption="Energy of the sum of all paths through a block, and its share along the output itself; shares near "
-        "zero are blocks that could be deleted.",
-        x_label="residual block",
-        y_label="relative to the whole",
-        marks=(
-            Bars(reading.block_names, numbers(shares), "energy"),
-            Bars(reading.block_names, numbers(reading.block_shares), "along the output"),
-        ),
-        block_places=in_order(reading.block_names),
+    caption = (
+        "Energy of the sum of all paths through a block, and its share along the output itself; shares near zero are "
+        "blocks that could be deleted."
     )
+    words = ("energy_by_block", "Contribution of each block", caption, "residual block", "relative to the whole")
+    shares = {"energy": reading.block_energy / reading.total_energy, "along the output": reading.block_shares}
+    bars = tuple(Bars(reading.block_names, numbers(values), name) for name, values in shares.items())
+    return Figure(*words, bars, block_places=in_order(reading.block_names))
 
 
 def energy_by_pair(reading: PathSpectrum) -> Figure | None:
@@ -135,15 +121,10 @@ def energy_by_pair(reading: PathSpectrum) -> Figure | None:
     if not reading.pair_energy.numel():
         return None
     rows = tuple(numbers(row / reading.total_energy) for row in reading.pair_energy)
-    return Figure(
-        name="energy_by_pair",
-        title="Contribution of each pair of blocks",
-        caption="Energy of the sum of all paths through both blocks; dark pairs do not work together.",
-        x_label="residual block",
-        y_label="residual block",
-        marks=(Heat(rows, "energy", reading.block_names),),
-        block_places=in_order(reading.block_names),
-    )
+    caption = "Energy of the sum of all paths through both blocks; dark pairs do not work together."
+    words = ("energy_by_pair", "Contribution of each pair of blocks", caption, "residual block", "residual block")
+    heat = Heat(rows, "energy", reading.block_names)
+    return Figure(*words, (heat,), block_places=in_order(reading.block_names))
 
 
 def depth_by_sample(reading: PathSpectrum) -> Figure | None:
@@ -151,18 +132,13 @@ def depth_by_sample(reading: PathSpectrum) -> Figure | None:
     if len(reading.sample_energy) < 2 or not reading.blocks:
         return None
     depths = reading.sample_depths.sort().values
-    return Figure(
-        name="depth_by_sample",
-        title="Mean depth of each sample",
-        caption=f"Samples sorted by the number of branches their energy passes on average; they differ by "
-        f"{reading.depth_spread:.2f} (standard deviation).",
-        x_label="sample, sorted",
-        y_label="mean depth (branches)",
-        marks=(
-            Points(numbers(range(1, len(depths) + 1)), numbers(depths), "samples"),
-            Reference(reading.mean_depth, "of all together"),
-        ),
+    caption = (
+        "Samples sorted by the number of branches their energy passes on average; they differ by "
+        f"{reading.depth_spread:.2f} (standard deviation)."
     )
+    words = ("depth_by_sample", "Mean depth of each sample", caption, "sample, sorted", "mean depth (branches)")
+    samples = Points(numbers(range(1, len(depths) + 1)), numbers(depths), "samples")
+    return Figure(*words, (samples, Reference(reading.mean_depth, "of all together")))
 
 
 FIGURES = (energy_by_order, energy_by_order_logarithmic, energy_by_block, energy_by_pair, depth_by_sample)
@@ -306,7 +282,7 @@ PATH_OVERLAYS = (
         "path_lengths",
         "Path spectrum",
         "Share of energy of all paths through exactly r branches.",
-        ("branches on the path", "share of the energy"),
+        _BRANCHES_AND_SHARE,
         lambda reading: Curve(torch.arange(len(reading.energy)), reading.distribution) if reading.blocks else None,
         y_log=False,
     ),

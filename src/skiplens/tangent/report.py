@@ -108,53 +108,40 @@ def kernel_by_class(reading: TangentReading) -> Figure:
     labels = tuple(known.get(target, str(target)) for target in sorted_targets)
     pictures = tuple(reading.pictures[sample] for sample in order) if len(reading.pictures) == len(order) else ()
     classes = "; samples are sorted by class, and a block along the diagonal is a class that is learned together"
-    return Figure(
-        name="kernel",
-        title="Tangent kernel between samples",
-        caption=f"Correlation of the parameter gradients of two samples{classes * bool(len(reading.targets))}.",
-        x_label="samples by class" if labels else "sample",
-        y_label="samples by class" if labels else "sample",
-        marks=(Heat(tuple(numbers(row) for row in correlations), "correlation", labels, pictures),),
-    )
+    caption = f"Correlation of the parameter gradients of two samples{classes * bool(len(reading.targets))}."
+    along = "samples by class" if labels else "sample"
+    heat = Heat(tuple(numbers(row) for row in correlations), "correlation", labels, pictures)
+    return Figure("kernel", "Tangent kernel between samples", caption, along, along, (heat,))
 
 
 def kernel_eigenvalues(reading: TangentReading) -> Figure:
     """The kernel's eigenvalues, largest first."""
     values = reading.eigenvalues
     positive = values.clamp_min(values[0] * torch.finfo(values.dtype).eps)
-    return Figure(
-        name="eigenvalues",
-        title="Eigenvalues of the tangent kernel",
-        caption="Gradient descent with a small step learns direction i at a speed proportional to eigenvalue i: a "
-        "steep fall means that some directions take very much longer than others.",
-        x_label="rank",
-        y_label="eigenvalue",
-        marks=(Points(numbers(range(1, len(values) + 1)), numbers(positive)),),
-        y_log=True,
+    caption = (
+        "Gradient descent with a small step learns direction i at a speed proportional to eigenvalue i: a steep fall "
+        "means that some directions take very much longer than others."
     )
+    words = ("eigenvalues", "Eigenvalues of the tangent kernel", caption, "rank", "eigenvalue")
+    return Figure(*words, (Points(numbers(range(1, len(values) + 1)), numbers(positive)),), y_log=True)
 
 
 def kernel_against_angle(reading: TangentReading) -> Figure | None:
     """The kernel's correlation of each pair of samples against the angle between the inputs."""
     if not reading.angles.numel() or len(reading.kernel) < 2:
         return None
-    pairs = torch.triu_indices(len(reading.kernel), len(reading.kernel), offset=1)
-    angles, correlations = reading.angles[pairs[0], pairs[1]], reading.correlations[pairs[0], pairs[1]]
+    first, second = torch.triu_indices(len(reading.kernel), len(reading.kernel), offset=1)
+    angles, correlations = reading.angles[first, second], reading.correlations[first, second]
     grid = torch.linspace(0, float(angles.max()), 100, dtype=torch.float64)
-    return Figure(
-        name="kernel_against_angle",
-        title="Tangent kernel against the angle between inputs",
-        caption="Each point is a pair of samples. Points above the dashed cosine: the network sees the two inputs as "
-        "more alike than they are; all points near one: it hardly tells inputs apart.",
-        x_label="angle between the inputs (radians)",
-        y_label="correlation of the gradients",
-        marks=(
-            Points(numbers(angles), numbers(correlations), "pairs of samples"),
-            *_limit_points(reading),
-            Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", dashed=True),
-            Reference(0.0),
-        ),
+    caption = (
+        "Each point is a pair of samples. Points above the dashed cosine: the network sees the two inputs as more "
+        "alike than they are; all points near one: it hardly tells inputs apart."
     )
+    words = ("kernel_against_angle", "Tangent kernel against the angle between inputs", caption)
+    labels = ("angle between the inputs (radians)", "correlation of the gradients")
+    pairs = Points(numbers(angles), numbers(correlations), "pairs of samples")
+    cosine = Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", dashed=True)
+    return Figure(*words, *labels, (pairs, *_limit_points(reading), cosine, Reference(0.0)))
 
 
 def _limit_points(reading: TangentReading) -> tuple[Points, ...]:
@@ -179,16 +166,13 @@ def limit_by_depth(column: int, reading: TangentReading) -> Figure | None:
     known = [(value, name) for value, name in steps if math.isfinite(value) and (column or value > 0)]
     levels = {in_words(value, 2): (value, name) for value, name in known}
     line = Line(numbers(torch.arange(1, len(values) + 1)[shown]), numbers(values[shown]), "infinite width")
-    return Figure(
-        name=f"limit_{what}_by_depth",
-        title=f"This model at infinite width: {what} by depth",
-        caption=f"The {what} of {of} behind each operation. {meaning}. Lines across: where a repeated step, a "
-        "nonlinearity and the matrix behind it, would lead.",
-        x_label="operation",
-        y_label=f"{what} of {of}",
-        marks=(line, *(Reference(value, f"{end} of {name}: {level}") for level, (value, name) in levels.items())),
-        y_log=column == 0,
+    caption = (
+        f"The {what} of {of} behind each operation. {meaning}. Lines across: where a repeated step, a nonlinearity and "
+        "the matrix behind it, would lead."
     )
+    words = (f"limit_{what}_by_depth", f"This model at infinite width: {what} by depth", caption)
+    ends = (Reference(value, f"{end} of {name}: {level}") for level, (value, name) in levels.items())
+    return Figure(*words, "operation", f"{what} of {of}", (line, *ends), y_log=column == 0)
 
 
 _MAPS = (

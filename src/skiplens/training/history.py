@@ -67,16 +67,10 @@ def loss_by_step(reading: TrainingHistory) -> Figure | None:
         middles = [(epoch + 0.5) * reading.steps_per_epoch for epoch in range(len(epochs))]
         marks.append(Points(numbers(middles), numbers(epochs), "mean of an epoch"))
     positive = bool((reading.losses > 0).all())
-    return Figure(
-        name="loss_by_step",
-        title="Loss along training",
-        caption=f"The loss of each step's batch before its update, over {reading.steps} steps; the run "
-        f"{'finished' if reading.finished else 'ended early: ' + reading.outcome}.",
-        x_label="step",
-        y_label="loss",
-        marks=tuple(marks),
-        y_log=positive and float(reading.losses.max()) > 10 * float(reading.losses.min()),
-    )
+    far = positive and float(reading.losses.max()) > 10 * float(reading.losses.min())
+    ended = "finished" if reading.finished else f"ended early: {reading.outcome}"
+    caption = f"The loss of each step's batch before its update, over {reading.steps} steps; the run {ended}."
+    return Figure("loss_by_step", "Loss along training", caption, "step", "loss", tuple(marks), y_log=far)
 
 
 def learning_rate_by_step(reading: TrainingHistory) -> Figure | None:
@@ -84,14 +78,9 @@ def learning_rate_by_step(reading: TrainingHistory) -> Figure | None:
     rates = reading.learning_rates
     if reading.steps < 2 or bool((rates == rates[0]).all()):
         return None
-    return Figure(
-        name="learning_rate_by_step",
-        title="Learning rate along training",
-        caption="The learning rate of each update, as the schedule of the recipe gives it.",
-        x_label="step",
-        y_label="learning rate",
-        marks=(Line(numbers(range(reading.steps)), numbers(rates)),),
-    )
+    caption = "The learning rate of each update, as the schedule of the recipe gives it."
+    words = ("learning_rate_by_step", "Learning rate along training", caption, "step", "learning rate")
+    return Figure(*words, (Line(numbers(range(reading.steps)), numbers(rates)),))
 
 
 VIEW = ReadingView(TrainingHistory, figures=(loss_by_step, learning_rate_by_step))
