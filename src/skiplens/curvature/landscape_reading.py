@@ -31,8 +31,7 @@ class LandscapeReading(Reading, kind="landscape"):
 
     may_lack: ClassVar[Mapping[str, str]] = {
         "losses": "the loss is no number there",
-        "slopes": "it was not computed along this direction",
-        "curvatures": "it was not computed along this direction",
+        **dict.fromkeys(("slopes", "curvatures"), "it was not computed along this direction"),
     }
 
     coordinates: Float[Tensor, " points"]

@@ -17,7 +17,7 @@ from skiplens.curvature.operator import SPARE_VECTORS
 from skiplens.curvature.reading import HessianSpectrum
 from skiplens.curvature.sampled import SHARE_OF_VECTORS
 from skiplens.curvature.spectrum import hessian_spectrum, parameters_by_block
-from skiplens.graph.functional import PureModel, pure_model
+from skiplens.graph.functional import pure_model
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
@@ -77,7 +77,9 @@ class CurvatureLens(Lens):
         if spent != effort or needed > SHARE_OF_VECTORS * budget_bytes(
             pure.device
         ):  # the moments then come from the density, without products of their own
-            asked |= {"moment_products": 0, "memory": _memory_for(pure)}
+            # so few steps need no basis, so a budget that holds none is enough, if there is even that room
+            least = max(FEWEST_BYTES, VECTORS * pure.parameter_count * pure.dtype.itemsize)
+            asked |= {"moment_products": 0, "memory": least if least <= free_bytes(pure.device) else None}
         whole = hessian_spectrum(subject.model, batch, loss=loss, progress=progress, **asked)
         groups, notes = self._groups(subject, pure.parameters) if effort == self.effort else ({}, ())
         few, blocks = subject.fitted_loss(batch.first(self.block_effort.samples))[1], {}
@@ -103,12 +105,6 @@ class CurvatureLens(Lens):
         if len(groups) > self.most_blocks:
             return {}, (f"The {len(groups)} residual blocks were not looked at one by one.",)
         return groups, ()
-
-
-def _memory_for(pure: PureModel) -> int | None:
-    """A budget in which a few steps keep no basis, which they do not need; None where there is not even that room."""
-    least = max(FEWEST_BYTES, VECTORS * pure.parameter_count * pure.dtype.itemsize)
-    return least if least <= free_bytes(pure.device) else None
 
 
 _MOST_POINTS = 2000  # more eigenvalues than this are not drawn one by one

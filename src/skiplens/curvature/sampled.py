@@ -102,8 +102,10 @@ def sampled_fields(
         moments = trace_and_frobenius(operator, planned.moment_products, draws, known)
         progress("trace and norm", 1, 1)
         searched += moments.trace.products
-    else:
-        moments = _moments_of(density)
+    else:  # the first two moments of a probe's quadrature are exact for the probe
+        powers = [(density.weights * density.nodes**power).sum(1) * density.size for power in (1, 2)]
+        first, second = (scatter_estimate(values, 0) for values in powers)
+        moments = Moments(first, root_estimate(second))
     far = bool((residuals > FAR * ends.abs().max()).any())
     smallest = min(ends[0].item(), density.nodes.min().item())
     largest = max(ends[-1].item(), density.nodes.max().item())
@@ -146,13 +148,6 @@ def _density_fields(density: SpectralDensity, smallest: float, largest: float) -
         "density_error": height_errors,
         "smoothing_width": width,
     }
-
-
-def _moments_of(density: SpectralDensity) -> Moments:
-    """Trace and norm; the first two moments of a probe's quadrature are exact for the probe."""
-    powers = [(density.weights * density.nodes**power).sum(1) * density.size for power in (1, 2)]
-    first, second = (scatter_estimate(values, 0) for values in powers)
-    return Moments(first, root_estimate(second))
 
 
 def notes_on(planned: "SpectrumPlan", options: SpectrumOptions, unsure: float = 0.0) -> Iterator[str]:

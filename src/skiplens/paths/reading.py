@@ -47,8 +47,7 @@ class PathSpectrum(Reading, kind="paths"):
     """
 
     may_lack: ClassVar[Mapping[str, str]] = {
-        "shares": "the output is zero",
-        "coherent_depth": "the output is zero",
+        **dict.fromkeys(("shares", "coherent_depth"), "the output is zero"),
         "block_energy": HELD,
         "block_shares": f"the output is zero, or {HELD}",
         "pair_energy": HELD,

@@ -180,10 +180,6 @@ class JoinSizes:
     sums: dict[str, Float[Tensor, " six"]] = field(default_factory=dict)  # of all pieces so far
     summands: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
-    def sizes(self) -> dict[str, tuple[float, float, float]]:
-        """By block the root mean squares of branch and shortcut, and their cosine."""
-        return {name: join_sizes(sums) for name, sums in self.sums.items()}
-
     def watchers(self, network: ResidualNetwork) -> dict[str, Watcher]:
         """One watcher for each addition of each block."""
         return {

@@ -58,8 +58,7 @@ class LayerStates(Reading, kind="layers"):
         "inputs": "the layer gets no real numbers",
         "gradients": "no derivative comes to the layer",
         "shut": "the layer can shut no units, or zeros do not tell",
-        "spreads": "there is no axis of at least two samples",
-        "input_spread": "there is no axis of at least two samples",
+        **dict.fromkeys(("spreads", "input_spread"), "there is no axis of at least two samples"),
         "parameter_norms": "the layer has no parameters",
         "parameter_gradients": "no parameter of the layer gets a derivative",
     }
@@ -141,17 +140,14 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
             for outputs, by in parts:
                 joins = max([joins, *map(_joins, outputs)])
                 for name, found in _gradients(named, outputs, by).items():
-                    gradients[name] = _sum(gradients[name], found)
+                    known = gradients[name]
+                    gradients[name] = found if known is None else known if found is None else known + found
                 watches[:] = [reduce(_Watch.joined, watches)]
         states = _states(model, batch, watches[0].rows, float(value.detach()), gradients, joins)
-        return replace(states, aside=(*states.aside, *_beside(model, states, elsewhere)))
-
-
-def _beside(model: nn.Module, states: LayerStates, elsewhere: set[int]) -> Iterator[str]:
-    """The modules without a gradient of the loss that are on the way to another output, such as auxiliary heads."""
-    for name in set(states.unreached) - {*states.aside, "the whole model"}:
-        if any(id(parameter) in elsewhere for parameter in model.get_submodule(name).parameters()):
-            yield name
+        # Those on the way to another output, such as auxiliary heads, stand aside too.
+        lost = set(states.unreached) - {*states.aside, "the whole model"}
+        beside = [name for name in lost if any(id(p) in elsewhere for p in model.get_submodule(name).parameters())]
+        return replace(states, aside=(*states.aside, *beside))
 
 
 def _gradients(named: dict[str, nn.Parameter], outputs: list[Tensor], by: list[Tensor] | None = None) -> "Gradients":
@@ -159,10 +155,6 @@ def _gradients(named: dict[str, nn.Parameter], outputs: list[Tensor], by: list[T
     if named and any(output.requires_grad for output in outputs):
         found = torch.autograd.grad(outputs, list(named.values()), by, allow_unused=True)
     return dict(zip(named, found, strict=True))
-
-
-def _sum(left: Tensor | None, right: Tensor | None) -> Tensor | None:
-    return right if left is None else left if right is None else left + right
 
 
 def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:

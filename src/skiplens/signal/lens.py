@@ -33,7 +33,7 @@ from skiplens.signal.gradients import (
     sample_norms,
 )
 from skiplens.signal.reading import Names, SignalReading
-from skiplens.signal.units import broken_tensors, dropout_modules, fresh_norms, repeat_difference
+from skiplens.signal.units import broken_tensors, dropout_modules, fresh_norms, most_surprising, repeat_difference
 
 LABEL, STEPS = "following signal and gradient", 4
 NO_JOIN = "The model has no residual join, so there is no depth at which to follow signal and gradient."
@@ -96,14 +96,15 @@ def _measured(pieces: list[Piece], randomness: Randomness, progress: Progress) -
 
 def _forward(pieces: list[Piece], watch: Watch) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What the forward passes showed, and where they were first seen to be not finite."""
-    network, signal, sizes, chains = pieces[0].network, watch.signal(pieces), watch.joins.sizes(), pieces[0].chains
+    network, signal, chains = pieces[0].network, watch.signal(pieces), pieces[0].chains
+    sizes = {name: join_sizes(sums) for name, sums in watch.joins.sums.items()}
     signal, entering = signal[: len(chains.depths)], signal[len(chains.depths) :]
     names = [block.name for block in network.blocks]
 
     def by_block(found: Mapping[str, float]) -> Float[Tensor, " blocks"]:
         return torch.tensor([found.get(name, float("nan")) for name in names], dtype=torch.float64)
 
-    dead, saturated = watch.units.dead, watch.units.saturated
+    dead, saturated = most_surprising(watch.units.shut), most_surprising(watch.units.flat)
     fields = {
         "precision": type_name(network.node(network.output).meta["val"].dtype),
         "signal": signal,
