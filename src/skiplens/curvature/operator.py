@@ -1,6 +1,6 @@
 """Hessian, Gauss-Newton and Fisher matrices of any model and data as symmetric operators."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -15,16 +15,7 @@ from skiplens.base.memory import REDUCTION, budget_bytes, give_back
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.progress import Progress, silent, track
 from skiplens.curvature import products
-from skiplens.curvature.problem import (
-    PIECE_BYTES,
-    FlatOrder,
-    LossProblem,
-    Objective,
-    Room,
-    loss_batches,
-    make_problem,
-    objective,
-)
+from skiplens.curvature.problem import PIECE_BYTES, FlatOrder, LossProblem, Needs, Objective, make_problem, objective
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import ParameterChoice, transformable
 from skiplens.graph.loss import Loss, loss_rule
@@ -91,7 +82,7 @@ def loss_operator(  # noqa: PLR0913 - options by keyword
     needs, sizes = needs_of(kind)
     with preserve_state(model), transformable(), torch.enable_grad():
         goal = objective(model, rule, parameters, dtype)
-        problem = make_problem(goal, loss_batches(data, loss is None), progress, loss is None, Room(memory, needs))
+        problem = make_problem(goal, data, progress, loss is None, memory, needs)
         if not sizes:
             needs(problem.objective, problem.objective.prepared(next(iter(problem.batches))))
         plan = planned(sizes[0], problem, memory)
@@ -141,7 +132,7 @@ def planned(per_sample: int, problem: LossProblem, memory: int | None) -> Produc
     return ProductPlan(kept, piece, max(1, int(batched // largest)))
 
 
-def needs_of(kind: str) -> tuple[Callable[[Objective, Batch], tuple[float, float]], list[int]]:
+def needs_of(kind: str) -> tuple[Needs, list[int]]:
     """What products need: bytes of graphs and what is added to them for each sample, and a few vectors beside.
 
     With it comes a list in which each call puts the bytes of the graphs alone.
