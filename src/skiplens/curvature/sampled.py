@@ -12,17 +12,8 @@ from skiplens.base.memory import budget_bytes, readable, require_fits
 from skiplens.curvature.operator import SPARE_VECTORS, Kind
 from skiplens.curvature.reading import FLAT
 from skiplens.linalg import LanczosOptions, SymmetricOperator, extreme_eigenpairs
+from skiplens.linalg import density as densities
 from skiplens.linalg.conditioning import SMALL_SHARE, condition_number
-from skiplens.linalg.density import (
-    DensityOptions,
-    SpectralDensity,
-    absolute_quantile_interval,
-    normal_curves,
-    ratio_of_means,
-    share_below_interval,
-    share_within_interval,
-    spectral_density,
-)
 from skiplens.linalg.trace import Moments, root_estimate, scatter_estimate, trace_and_frobenius
 
 Method = Literal["auto", "exact", "lanczos"]
@@ -80,8 +71,8 @@ def sampled_fields(
 ) -> dict[str, Any]:
     """What a reading says of an operator: extremes with residuals, everything else with error bars."""
     planned = plan(operator, options)
-    drawing = DensityOptions(options.probes, options.steps, planned.at_once, planned.reorthogonalise)
-    density = spectral_density(operator, randomness, drawing, progress)
+    drawing = densities.DensityOptions(options.probes, options.steps, planned.at_once, planned.reorthogonalise)
+    density = densities.spectral_density(operator, randomness, drawing, progress)
     if not bool(torch.isfinite(density.nodes).all()):
         raise SkiplensError("The products with the matrix are NaN or infinite; look for a loss that overflows.")
     each = 0 if planned.extreme_basis is None else min(options.extremes, operator.size // 2)
@@ -126,11 +117,11 @@ def sampled_fields(
     }
 
 
-def _density_fields(density: SpectralDensity, smallest: float, largest: float) -> dict[str, Any]:
+def _density_fields(density: densities.SpectralDensity, smallest: float, largest: float) -> dict[str, Any]:
     """What a reading says of a density between the extremes."""
     nodes, weights = density.merged()
     top = max(abs(smallest), abs(largest))
-    least, most = absolute_quantile_interval(density, SMALL_SHARE)
+    least, most = densities.absolute_quantile_interval(density, SMALL_SHARE)
     width, grid = _grid(smallest, largest)
     heights, height_errors = density.smoothed(grid, width)
     return {
@@ -138,9 +129,9 @@ def _density_fields(density: SpectralDensity, smallest: float, largest: float) -
         "nodes": nodes,
         "weights": weights,
         "condition_interval": (condition_number(top, most), condition_number(top, least)),
-        "index_interval": share_below_interval(density),
-        "flat_interval": share_within_interval(density, FLAT * top),
-        "negative_mass_error": ratio_of_means(density, lambda x: (-x).clamp_min(0), torch.abs)[1],
+        "index_interval": densities.share_below_interval(density),
+        "flat_interval": densities.share_within_interval(density, FLAT * top),
+        "negative_mass_error": densities.ratio_of_means(density, lambda x: (-x).clamp_min(0), torch.abs)[1],
         "probes": density.probes,
         "steps": density.nodes.shape[1],
         "grid": grid,
@@ -238,7 +229,7 @@ def exact_curve(eigenvalues: Tensor) -> dict[str, Any]:
     """The fields of a reading that hold a smoothed density on a grid, for eigenvalues that are all known."""
     width, grid = _grid(eigenvalues[0].item(), eigenvalues[-1].item())
     weights = torch.full_like(eigenvalues, 1 / len(eigenvalues))
-    values = normal_curves(eigenvalues[None], weights[None], grid.to(eigenvalues.device), width)[0]
+    values = densities.normal_curves(eigenvalues[None], weights[None], grid.to(eigenvalues.device), width)[0]
     return {"grid": grid, "density": values, "density_error": torch.zeros_like(grid), "smoothing_width": width}
 
 

@@ -235,11 +235,8 @@ def bulk(blocks: int, odds: Float[Tensor, "*ratios"], fewest: int = 0) -> Bulk:
     offsets = torch.arange(-_NODES_EACH_SIDE, _NODES_EACH_SIDE + 1, device=odds.device)
     centre = mode(blocks, odds).clamp(min=min(fewest, blocks))
     branches = centre[..., None] + offsets * step[..., None]
-    pieces = zip(
-        branches.reshape(-1, len(offsets)).split(_RATIOS_AT_ONCE),
-        odds.reshape(-1, 1).split(_RATIOS_AT_ONCE),
-        strict=True,
-    )
+    flat = branches.reshape(-1, len(offsets)), odds.reshape(-1, 1)
+    pieces = zip(*(part.split(_RATIOS_AT_ONCE) for part in flat), strict=True)
     log_pmf = torch.cat([log_binomial(some, blocks, ratios) for some, ratios in pieces]).reshape(branches.shape)
     log_squares = 2 * log_pmf + torch.log(step)[..., None]
     return Bulk(branches, log_squares.masked_fill(branches < fewest, -math.inf))

@@ -14,16 +14,7 @@ from skiplens.base.preserve_state import SelfChangeError
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable
 from skiplens.graph.inputs import Samples
 from skiplens.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record
-from skiplens.tangent.gradients import (
-    Buffer,
-    Deferred,
-    Factored,
-    GradientForm,
-    OuterProducts,
-    ParameterSlice,
-    Source,
-    empty_gradients,
-)
+from skiplens.tangent.gradients import Buffer, Deferred, Factored, GradientForm, OuterProducts, ParameterSlice, Source
 from skiplens.tangent.rules import Cotangents, EmbeddingTable, LinearWeight, LocalGradient, Rule, rules_of, sample_axes
 
 PROBE_SAMPLES = 3
@@ -309,7 +300,7 @@ class _Pass:
     def empty(self, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> GradientForm:
         """Room for the gradients, for their factors, or for inputs and cotangents, of all samples and outputs."""
         if piece.form == "gradients":
-            return empty_gradients(self.pure, piece, counts, buffer)
+            return piece.empty(self.pure, counts, buffer)
         use, (samples, outputs) = self.uses[piece.parameter][0], counts
         call = self.calls[use.module, use.call]
         if piece.form == "deferred":

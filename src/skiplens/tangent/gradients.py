@@ -31,6 +31,10 @@ class ParameterSlice:
     rows: slice
     form: Literal["gradients", "outer", "deferred"] = "gradients"
 
+    def empty(self, pure: PureModel, counts: tuple[int, int], buffer: "Buffer") -> "Gradients":
+        """Room for the gradients of so many samples and outputs, to be filled."""
+        return Gradients(buffer.take(*counts, _rows_of(pure.parameters[self.parameter], self, leading=0).numel()))
+
 
 @dataclass(frozen=True)
 class Gradients:
@@ -180,7 +184,7 @@ class VectorisedRows(Source):
         self, samples: Samples, pieces: Sequence[ParameterSlice], outputs: Sequence[int], buffer: Buffer
     ) -> list[GradientForm]:
         """The gradients of the given outputs of all samples, piece by piece."""
-        forms = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
+        forms = [piece.empty(self.pure, (samples.count, len(outputs)), buffer) for piece in pieces]
         chosen = torch.as_tensor(list(outputs), device=self.pure.device)
         values = {piece.parameter: self.pure.parameters[piece.parameter] for piece in pieces}
         for where, chunk in samples.chunks(self.chunk):
@@ -211,7 +215,7 @@ class SingleRows(Source):
         self, samples: Samples, pieces: Sequence[ParameterSlice], outputs: Sequence[int], buffer: Buffer
     ) -> list[GradientForm]:
         """The gradients of the given outputs of all samples, piece by piece."""
-        forms = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
+        forms = [piece.empty(self.pure, (samples.count, len(outputs)), buffer) for piece in pieces]
         for form in forms:
             form.rows.zero_()
         for where, batch in samples.chunks(samples.count if self.coupled else 1):
@@ -228,11 +232,6 @@ class SingleRows(Source):
                         if gradient is not None:
                             form.rows[sample, column] = _rows_of(gradient, piece, leading=0)
         return list(forms)
-
-
-def empty_gradients(pure: PureModel, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> Gradients:
-    """Room for the gradients of so many samples and outputs, to be filled."""
-    return Gradients(buffer.take(*counts, _rows_of(pure.parameters[piece.parameter], piece, leading=0).numel()))
 
 
 def _rows_of(gradient: Tensor, piece: ParameterSlice, leading: int) -> Float[Tensor, "*leading params"]:

@@ -15,16 +15,8 @@ from skiplens.base import Randomness, TooLargeError
 from skiplens.base.identity import architecture
 from skiplens.base.memory import readable
 from skiplens.graph.functional import PureModel, saved_bytes_per_sample
-from skiplens.tangent.coverage import (
-    NOTHING,
-    PROBE_SAMPLES,
-    LayerCoverage,
-    LayerRows,
-    calls_of,
-    find_coverage,
-    have_products,
-    kinds_of,
-)
+from skiplens.tangent import coverage
+from skiplens.tangent.coverage import LayerCoverage, LayerRows, find_coverage
 from skiplens.tangent.gradients import ParameterSlice, SingleRows, Source, VectorisedRows
 from skiplens.tangent.problem import Problem, Task
 from skiplens.tangent.rules import LocalGradient, OuterShape
@@ -155,7 +147,7 @@ def _checked(problem: Problem) -> tuple[LayerCoverage, _Costs]:
     On a GPU the look takes longer than a small kernel.
     """
     pure, samples = problem.pure, problem.most_samples
-    few = samples.take(slice(0, PROBE_SAMPLES))
+    few = samples.take(slice(0, coverage.PROBE_SAMPLES))
     key = architecture(pure.model, few.args, few.kwargs, tuple(pure.parameters))
     if key in _KNOWN:
         outline, known = _KNOWN[key]
@@ -172,7 +164,8 @@ def _by_layers(problem: Problem, cover: LayerCoverage, found: _Costs, room: int)
     stack = min(_STACK.get(pure.device.type, 5), problem.selection.count)
     bytes_per_sample = (stack + 1) * cotangents + saved_bytes_per_sample(pure, problem.most_samples)
     chunk = _chunk(problem, bytes_per_sample, room)
-    source = LayerRows(pure, replace(cover, recording=NOTHING), chunk, stack)  # whose graph is not needed any more
+    # whose graph is not needed any more
+    source = LayerRows(pure, replace(cover, recording=coverage.NOTHING), chunk, stack)
     return source, Assignment(source, work, chunk * bytes_per_sample)
 
 
@@ -221,7 +214,7 @@ def _plain_work(pure: PureModel, names: Iterable[str]) -> dict[str, Work]:
 def layer_work(pure: PureModel, cover: LayerCoverage) -> tuple[dict[str, Work], int]:
     """The work of all covered parameters, and the bytes of one sample's and output's cotangents; read off the probe."""
     samples = len(cover.recording.outputs)
-    calls = calls_of(cover.recording, cover, (use for uses in cover.uses.values() for use in uses))
+    calls = coverage.calls_of(cover.recording, cover, (use for uses in cover.uses.values() for use in uses))
     work = {}
     for name, uses in cover.uses.items():
         parameter, called = pure.parameters[name], [calls[use.module, use.call] for use in uses]
@@ -231,9 +224,10 @@ def layer_work(pure: PureModel, cover: LayerCoverage) -> tuple[dict[str, Work], 
         products = sum(s.terms * s.left * s.right if s else parameter.numel() for s in shapes)
         known = [(use, shape) for use, shape in zip(uses, shapes, strict=True) if shape is not None]
         outer: tuple[OuterShape, ...] = ()
-        if len(known) == len(uses) and have_products(uses):
+        if len(known) == len(uses) and coverage.have_products(uses):
             # Uses of one kind stand together: the terms of all of them are in one row.
-            outer = tuple(_together([shape for use, shape in known if use in kind]) for kind in kinds_of(uses))
+            kinds = coverage.kinds_of(uses)
+            outer = tuple(_together([shape for use, shape in known if use in kind]) for kind in kinds)
         deferred, first = None, called[0]
         if len(uses) == 1 and uses[0].rule.deferrable and first.input.shape[0] == samples == first.zeros[0].shape[0]:
             deferred = (first.input[0].numel(), first.zeros[0][0].numel())
