@@ -82,9 +82,8 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
         [2.0, 0.0, 2.0]
     """
     if isinstance(directions, str) and directions not in landscape_directions.KINDS:
-        raise InvalidInputError(
-            f"directions={directions!r} is unknown. {did_you_mean(directions, landscape_directions.KINDS)}"
-        )
+        known = did_you_mean(directions, landscape_directions.KINDS)
+        raise InvalidInputError(f"directions={directions!r} is unknown. {known}")
     options = landscape_directions.LandscapeOptions(
         dimensions, points, radius, normalise, tolerance, max_products, workers, journal, seed, memory
     )

@@ -132,6 +132,12 @@ def drops_at_random(node: fx.Node) -> bool:
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
+def each_axis(amounts: int | Sequence[int], dims: int) -> list[int]:
+    """An amount for each axis of space, given one for all or a list that may have one entry for all."""
+    listed = [amounts] if isinstance(amounts, int) else list(amounts)
+    return listed * dims if len(listed) == 1 else listed
+
+
 def windows(padded: Tensor, kernel_size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
     """A view of padded inputs as (batch, channels, *entries of the kernel, *positions), with nothing copied.
 

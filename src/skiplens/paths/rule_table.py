@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from skiplens.graph.operations import CONVOLUTIONS, operation, windows
+from skiplens.graph.operations import CONVOLUTIONS, each_axis, operation, windows
 from skiplens.paths.rules import Affine, Attention, Extreme, MaxPool, OfOne, Power, Rule, Secant, Tangent
 from skiplens.paths.step import Slot, Stacks, Step, over_entries, plus_constant
 
@@ -81,7 +81,7 @@ def _convolve_some(step: Step, images: Tensor, out: Tensor, at_once: int) -> Non
     """Write the convolved images to `out`; there are a multiple of `at_once`."""
     kernel, sizes = step.arguments[1], images.shape[2:]
     dims = len(sizes)
-    stride, padding, dilation = (_each(step.argument(3 + i, default), dims) for i, default in enumerate((1, 0, 1)))
+    stride, padding, dilation = (each_axis(step.argument(3 + i, default), dims) for i, default in enumerate((1, 0, 1)))
     room = [size + 2 * margin for size, margin in zip(sizes, padding, strict=True)]
     with_margins = images.new_zeros(at_once, images.shape[1], *room)
     inside = with_margins
@@ -96,12 +96,6 @@ def _convolve_some(step: Step, images: Tensor, out: Tensor, at_once: int) -> Non
         patches.copy_(seen)
         torch.mm(flat, patches.view(flat.shape[1], -1), out=products.flatten(1))
         place.copy_(products.transpose(0, 1))
-
-
-def _each(amounts: Any, dims: int) -> list[int]:
-    """An amount for each axis of space, given one for all or a list that may have one entry for all."""
-    listed = list(amounts) if isinstance(amounts, list | tuple) else [amounts]
-    return listed * dims if len(listed) == 1 else listed
 
 
 @dataclass(frozen=True, eq=False)

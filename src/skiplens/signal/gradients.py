@@ -196,11 +196,9 @@ class JoinSizes:
         scale = factor(node, addition.shortcut_argument)
         shortcut = arguments[addition.shortcut_argument] * (1.0 if scale is None else scale)
         scale = factor(node, places[0])
-        if len(places) == 1 and scale is not None:
-            # The summand itself is exact also where it is far smaller than the shortcut; a difference is not.
-            brought = arguments[places[0]] * scale
-        else:
-            brought = value - shortcut
+        # The summand itself is exact also where it is far smaller than the shortcut; a difference is not.
+        alone = len(places) == 1 and scale is not None
+        brought = arguments[places[0]] * scale if alone else value - shortcut
         if index:
             shortcut, before = self.summands.pop(block.name)
             brought = before + brought
