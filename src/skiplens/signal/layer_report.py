@@ -90,9 +90,8 @@ def layers_scale(states: LayerStates) -> Scale | None:
     least = min(threshold / states.input_spread, OWN_SPREAD)
     if last < least * states.input_spread and before >= 2 * threshold:  # told apart until late, which no rule minds
         return None
-    return Scale(
-        "of the difference between samples reaches the last layer", last / states.input_spread, 1, least, why, percent
-    )
+    label = "of the difference between samples reaches the last layer"
+    return Scale(label, last / states.input_spread, 1, least, why, percent)
 
 
 def _growth_scale(states: LayerStates, what: str) -> Scale:

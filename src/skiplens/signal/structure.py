@@ -240,19 +240,15 @@ def structure_numbers(reading: StructureReading) -> tuple[KeyNumber, ...]:
     return (
         KeyNumber("parameters", float(reading.parameters), exact=True),
         KeyNumber("residual blocks", float(len(reading.block_names)), exact=True),
-        KeyNumber("projection shortcuts", float(reading.shortcuts.count("projection")), exact=True),
+        KeyNumber("projection shortcuts", _projections(reading), exact=True),
     )
 
 
+def _projections(reading: StructureReading) -> float:
+    return float(reading.shortcuts.count("projection"))
+
+
+_QUANTITIES = {"projection_shortcuts": Quantity("shortcuts that are projections", lambda _, seen: _projections(seen))}
 VIEW = ReadingView(
-    StructureReading,
-    StructureLens,
-    structure_section,
-    FIGURES,
-    key_numbers=structure_numbers,
-    quantities={
-        "projection_shortcuts": Quantity(
-            "shortcuts that are projections", lambda finding, reading: float(reading.shortcuts.count("projection"))
-        )
-    },
+    StructureReading, StructureLens, structure_section, FIGURES, key_numbers=structure_numbers, quantities=_QUANTITIES
 )

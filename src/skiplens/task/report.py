@@ -77,10 +77,8 @@ def losses_at_start(reading: TaskReading) -> Figure | None:
     """The loss before the first step beside those of no answer and of a guess."""
     losses = {"at the start": reading.loss, "of no answer": reading.no_answer, "of a guess": reading.guess}
     known = {name: value for name, value in losses.items() if math.isfinite(value)}
-    caption = (
-        "A network that knows nothing should start near the loss of no answer, and must fall below that of a guess."
-    )
-    words = ("losses_at_start", "Loss before the first step", caption, "", "loss")
+    text = "A network that knows nothing should start near the loss of no answer, and must fall below that of a guess."
+    words = ("losses_at_start", "Loss before the first step", text, "", "loss")
     if len(known) < 2:
         return None
     far = min(known.values()) > 0 and max(known.values()) > FAR * min(known.values())  # bars too small to be seen
