@@ -118,13 +118,7 @@ def _total(what: str) -> Quantity:
 
 
 FIGURES = (layer_sizes,)
+QUANTITIES = {f"layer_{what}": _total(what) for what in ("signal", "gradient")}
 VIEW = ReadingView(
-    LayerStates,
-    LayersLens,
-    layers_section,
-    FIGURES,
-    RULES,
-    layer_numbers,
-    quantities={f"layer_{what}": _total(what) for what in ("signal", "gradient")},
-    scale=layers_scale,
+    LayerStates, LayersLens, layers_section, FIGURES, RULES, layer_numbers, quantities=QUANTITIES, scale=layers_scale
 )

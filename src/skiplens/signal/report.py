@@ -187,7 +187,7 @@ def _relative(values: Tensor) -> Curve | None:
     return Curve(torch.arange(len(sizes)), sizes / sizes[0]) if len(sizes) else None
 
 
-SIGNAL_OVERLAYS = (
+OVERLAYS = (
     Overlay(
         "signal_by_depth",
         "Signal by depth",
@@ -215,7 +215,7 @@ def _of_blocks(name: str, worst: Callable[[Sequence[float]], float]) -> Callable
     return measure
 
 
-SIGNAL_QUANTITIES: dict[str, Quantity] = {
+QUANTITIES: dict[str, Quantity] = {
     "signal_growth": Quantity(
         "growth of the signal over all blocks", lambda finding, reading: reading.signal_growth.over(reading.longest)
     ),
@@ -233,13 +233,5 @@ SIGNAL_QUANTITIES: dict[str, Quantity] = {
 
 
 VIEW = ReadingView(
-    SignalReading,
-    SignalLens,
-    signal_section,
-    FIGURES,
-    RULES,
-    signal_numbers,
-    SIGNAL_OVERLAYS,
-    SIGNAL_QUANTITIES,
-    signal_scale,
+    SignalReading, SignalLens, signal_section, FIGURES, RULES, signal_numbers, OVERLAYS, QUANTITIES, signal_scale
 )
