@@ -186,12 +186,9 @@ def _equal_scales(blocks: int, ratio: float) -> Tensor:
     return torch.tensor([1.0, math.sqrt(ratio)], dtype=torch.float64).repeat_interleave(torch.tensor([1, blocks]))
 
 
+_IN_PHASE = "branches add up in phase, as those with a positive mean do (the paper's law)"
 LAWS = (
-    PathLaw(
-        "squared_binomial",
-        "branches add up in phase, as those with a positive mean do (the paper's law)",
-        squared_binomial,
-    ),
+    PathLaw("squared_binomial", _IN_PHASE, squared_binomial),
     PathLaw(
         "binomial", "branches are independent of each other, as zero-mean branches without normalisation are", binomial
     ),

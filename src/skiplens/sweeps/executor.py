@@ -184,10 +184,8 @@ class _Places:
 def _shares(places: int, gpus: int, needed: int) -> list[tuple[int, ...]]:
     """The GPUs of each place: the first places get as many as the neediest run wants, the others none."""
     needed = min(needed, gpus)
-    return [
-        tuple(range(index * needed, (index + 1) * needed)) if (index + 1) * needed <= gpus else ()
-        for index in range(places)
-    ]
+    starts = (index * needed for index in range(places))
+    return [tuple(range(start, start + needed)) if start + needed <= gpus else () for start in starts]
 
 
 def serve(connection: Connection, gpus: str) -> None:
