@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from skiplens.base.words import in_words, percent
-from skiplens.plots.figure import COLOURS, PALETTE, Figure, Line, drawn, numbers
-from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.figure import COLOURS, PALETTE, Figure, Line, numbers
+from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding
 from skiplens.signal.findings import LEAST_BLOCKS, growth_scale
 from skiplens.signal.layer_findings import DIGITS, LEAST_LAYERS, OWN_SPREAD, RULES, alike, growth_by_layer
@@ -51,9 +51,9 @@ def layers_section(states: LayerStates) -> Section:
         ("parameters whose gradient is zero", f"{len(states.zero_gradients)} of {states.trainable}"),
         ("modules without a gradient", ", ".join(states.unreached) or "none"),
     )
-    notes = (f"The table shows the first {MOST_ROWS} of {len(rows)} calls.",) * (len(rows) > MOST_ROWS)
-    told = (f"{first}{differ}.", facts, rows[:MOST_ROWS], notes)
-    return Section(states.kind, "Layers", *told, figures=drawn(states, FIGURES), provenance=provenance_of(states))
+    notes = (f"The table shows the first {MOST_ROWS} of {len(rows)} calls.",) if len(rows) > MOST_ROWS else ()
+    told: dict[str, Any] = {"facts": facts, "rows": rows[:MOST_ROWS], "notes": notes}
+    return Section.of(states, "Layers", f"{first}{differ}.", FIGURES, **told)
 
 
 def _last_spread(states: LayerStates) -> float:
@@ -90,9 +90,8 @@ def layers_scale(states: LayerStates) -> Scale | None:
     least = min(threshold / states.input_spread, OWN_SPREAD)
     if last < least * states.input_spread and before >= 2 * threshold:  # told apart until late, which no rule minds
         return None
-    return Scale(
-        "of the difference between samples reaches the last layer", last / states.input_spread, 1, least, why, percent
-    )
+    label = "of the difference between samples reaches the last layer"
+    return Scale(label, last / states.input_spread, 1, least, why, percent)
 
 
 def _growth_scale(states: LayerStates, what: str) -> Scale:
@@ -119,13 +118,7 @@ def _total(what: str) -> Quantity:
 
 
 FIGURES = (layer_sizes,)
+QUANTITIES = {f"layer_{what}": _total(what) for what in ("signal", "gradient")}
 VIEW = ReadingView(
-    LayerStates,
-    LayersLens,
-    layers_section,
-    FIGURES,
-    RULES,
-    layer_numbers,
-    quantities={f"layer_{what}": _total(what) for what in ("signal", "gradient")},
-    scale=layers_scale,
+    LayerStates, LayersLens, layers_section, FIGURES, RULES, layer_numbers, quantities=QUANTITIES, scale=layers_scale
 )
