@@ -11,7 +11,7 @@ import numpy as np
 
 from skiplens.base.files import write_atomically
 from skiplens.base.optional_imports import optional_import
-from skiplens.base.words import power_of_ten
+from skiplens.base.words import in_words
 from skiplens.plots import Band, Bars, Contour, Figure, Heat, Line, Points, Reference, Surface
 from skiplens.plots.figure import FAINT, INK, LEVELS, MOST_LABELLED_BARS, REFERENCE_COLOUR, Mark, colour
 from skiplens.plots.network_drawing import HEIGHT, NetworkDrawing, Words, layout
@@ -132,14 +132,12 @@ def _drawn(figure: Figure) -> Any:
 
 
 def _logarithmic_ticks(axis: Any) -> None:
-    """Powers of ten in plain letters, for as a formula each takes as long as a curve; 1, 2 and 5 on a short axis."""
+    """As the page writes them, in plain letters, for a formula takes as long as a curve; 1, 2 and 5 on a short axis."""
     low, high = sorted(axis.get_view_interval())
     ticker = optional_import("matplotlib.ticker", "drawing a figure")
     if 0 < low < high < SHORT_AXIS * low:  # all ticks between would overlap
         axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-    else:
-        axis.set_major_formatter(lambda value, place: power_of_ten(round(math.log10(value))))
+    axis.set_major_formatter(lambda value, place: in_words(value, plain=1e6))
     axis.set_minor_formatter(ticker.NullFormatter())
 
 

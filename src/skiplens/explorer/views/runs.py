@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.progress import Progress, track
+from skiplens.base.words import in_words
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Switch
 from skiplens.explorer.view import Download, Drawing, Values, View
 from skiplens.explorer.views import runs_folder
@@ -309,7 +310,7 @@ def _verdict(row: Row | None) -> str:
     if row is None:
         return "–"
     ours = row.get("ours")
-    return f"{row.get('verdict')} ({ours:.4g})" if isinstance(ours, float | int) else str(row.get("verdict"))
+    return f"{row.get('verdict')} ({in_words(ours, 4)})" if isinstance(ours, float | int) else str(row.get("verdict"))
 
 
 # A table of a study as a picture.

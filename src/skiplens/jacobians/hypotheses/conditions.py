@@ -91,7 +91,7 @@ def _slopes(case: Case) -> Judgement:  # G3
     return (
         Evidence([name for name, slope in slopes.items() if slope > 1], unrecognised(parts), largest),
         "no slope above 1",
-        f"a slope of {largest:.6g}",
+        f"a slope of {in_words(largest, 6)}",
         "Divide the nonlinearity by its largest slope, or use tanh.",
     )
 

@@ -40,9 +40,9 @@ function blockTicks(figure, room) {
 }
 
 // Ticks of a logarithmic axis: as many as there is room for, and as people write them.
-const power = (value) => `10<sup>${String(Math.round(Math.log10(value))).replace("-", "−")}</sup>`;
+const power = (value) => value.toExponential(2).replace(/\.?0*e\+?/, "×10<sup>").replace("-", "−").replace(/^1×/, "") + "</sup>";
 const format = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-const written = (value) => (value >= 1e-3 && value < 1e5 ? format.format(value) : power(value));
+const written = (value) => (value >= 1e-4 && value < 1e6 ? format.format(value) : power(value));
 
 function logTicks(figure, name, room) {
   const [axis, letter] = [figure.layout[name] || {}, name[0]];
