@@ -72,6 +72,12 @@ class Opening:
         first, stop, rest = self.verdict.partition(". ")
         return first + stop.strip(), rest
 
+    @property
+    def card(self) -> tuple[str, str]:
+        """What a card says: the verdict in a few words, and the rest of it with what is wrong."""
+        wrong = (card.finding.sentence for card in self.cards if card.finding.severity != "note")
+        return self.parts[0], f"{self.parts[1]} {next(wrong, '')}".strip()
+
 
 FEW = 60  # letters of a verdict that is read at a glance
 
@@ -88,7 +94,7 @@ def page(
     # Cards with a number come first among cards; what is no card, such as the race of a change, keeps its place on top.
     told = {card.proof.section.anchor for card in opening.cards if card.proof}  # beside their findings
     sections = [section for section in sections if section.anchor not in told]
-    sections.sort(key=lambda section: (bool(section.question), section.scale is None))
+    sections.sort(key=lambda section: (bool(section.question), section.scale is None, not section.figures))
     pictures = [*sections, *(card.proof.section for card in opening.cards if card.proof)]
     blocks = BlockIndex(tuple(name for section in sections for name in section.blocks))
     return template("report.html.j2").render(
