@@ -47,7 +47,7 @@ function middleOf(path) {
 function thinNumbers() {
   const texts = all("#hero > .number"), [first, second] = texts.map((text) => Number(text.getAttribute("x")));
   const room = Math.max(NARROW, 6 + 7 * (texts.at(-1)?.textContent.length || 0));
-  const step = BETWEEN.find((size) => !(size * (second - first) < room));
+  const step = STRIDES.find((size) => !(size * (second - first) < room));
   texts.forEach((text, index) => { text.style.display = (index + 1) % step ? "none" : ""; });
 }
 

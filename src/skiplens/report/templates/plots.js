@@ -31,13 +31,13 @@ const inLook = (text) => (root.dataset.theme === "dark" ? text.replace(/#(0072B2
 const figureOf = (plot) => JSON.parse(inLook(plot.nextElementSibling.textContent));
 const placesOf = (figure) => (figure.blocks || []).filter(([block]) => chosen.has(block)).map(([, place]) => place);
 
-const BETWEEN = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];  // between two numbers of blocks
+const STRIDES = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];  // between two numbers of blocks
 
 // Blocks have the numbers of the drawing on every axis; their names are where one points.
 function blockTicks(figure, pixels) {
   const places = figure.blocks || [];
   if (!places.length) return {};
-  const room = pixels / (8 + 7 * String(places.length).length), step = BETWEEN.find((size) => size * room >= places.length) || 1;
+  const room = pixels / (8 + 7 * String(places.length).length), step = STRIDES.find((size) => size * room >= places.length) || 1;
   const shown = places.filter(([block]) => (block + 1) % step === 0);
   return { tickvals: shown.map(([, place]) => place), ticktext: shown.map(([block]) => String(block + 1)) };
 }
