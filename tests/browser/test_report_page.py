@@ -342,6 +342,22 @@ def test_a_table_is_copied_as_rows_and_tabs(path, visit):
     assert [line.split("\t")[0] for line in lines[1:]] == list(NAMES)
 
 
+def test_numbers_are_written_as_people_do_and_copied_as_a_spreadsheet_reads_them(tmp_path, visit):
+    values = torch.tensor([-1.0, -2.5e-9, 0.5, 1234.5, 4.0e12], dtype=torch.float64)
+    report = Report("numbers", (structure(), curvature(grid=values, density=torch.arange(1.0, 6.0))))
+    page = visit(report.save(tmp_path / "numbers.html"), permissions=["clipboard-read", "clipboard-write"])
+    unfold(page)
+    card = page.locator("#curvature")
+    card.locator(".why .numbers summary").click()
+    card.locator(".why tbody tr").first.wait_for()
+    told = card.locator(".why tbody tr td:nth-child(2)").all_inner_texts()
+    assert [told[place] for place in (0, 1, 3, 4)] == ["−1", "−2.5×10⁻⁹", "1,234.5", "4×10¹²"]
+    card.locator(".why .copy").click()
+    card.locator(".why .copy", has_text="Copied").wait_for()
+    copied = [line.split("\t")[1] for line in page.evaluate("navigator.clipboard.readText()").split("\n")[1:6]]
+    assert [float(copied[place]) for place in (0, 1, 3, 4)] == [-1.0, -2.5e-9, 1234.5, 4e12]
+
+
 def test_hostile_names_are_shown_as_text(path, look):
     page = look(path)
     assert page.locator("h1").inner_text() == HOSTILE == page.title().removesuffix(" · Skiplens")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from skiplens.base import Float, InvalidInputError, Randomness, Settings, refuse_if
 from skiplens.base.files import write_atomically
+from skiplens.base.words import in_words
 from skiplens.curvature.operator import LossOperator
 from skiplens.curvature.problem import FlatOrder
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
@@ -73,7 +74,7 @@ def eigenvector_directions(operator: LossOperator, kind: str, options: Landscape
     vectors, values = found.vectors.flip(1), found.values.flip(0)
     # The search may end with either sign: the largest entry of each is made positive.
     vectors = vectors * vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
-    names = tuple(f"eigenvector of {value:.4g}" for value in values.tolist())
+    names = tuple(f"eigenvector of {in_words(value, 4)}" for value in values.tolist())
     return DirectionSet(vectors, names, vectors.T @ operator.gradient, values)
 
 

@@ -15,6 +15,7 @@ from skiplens.paths.laws import LAWS
 from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
 from skiplens.plots.figure import COLOURS, Bars, Figure, Heat, Line, Points, Reference, in_order, numbers
+from skiplens.plots.network_drawing import orders_drawn
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding, Rule, Severity, finding_with, listed, rule_words
 from skiplens.readings.reading import Provenance
@@ -64,19 +65,20 @@ def energy_by_order(reading: PathSpectrum) -> Figure | None:
     """The share of energy of paths through r branches, beside the incoherent one and the law that fits."""
     if not reading.blocks:
         return None
-    orders = numbers(range(len(reading.energy)))
     shown = {reading.of: reading.distribution}
     if reading.gradient_energy.numel():
         shown["gradient"] = reading.gradient_distribution
+    count = max(orders_drawn(shares.tolist()) for shares in shown.values())
+    orders = numbers(range(count))
     labels = tuple(str(int(order)) for order in orders)
-    bars = [Bars(labels, numbers(shares), of, colour=COLOURS.get(of, "")) for of, shares in shown.items()]
+    bars = [Bars(labels, numbers(shares[:count]), of, colour=COLOURS.get(of, "")) for of, shares in shown.items()]
     lines: list[Line] = []
     if len(reading.law_energy):
         law = reading.law.replace("_", " ")
-        lines.append(Line(orders, numbers(reading.law_energy), law, dashed=True, colour=COLOURS["law"]))
+        lines.append(Line(orders, numbers(reading.law_energy[:count]), law, dashed=True, colour=COLOURS["law"]))
     if len(reading.incoherent):
         shares = reading.incoherent / reading.incoherent.sum()
-        lines.append(Line(orders, numbers(shares), "paths added without their signs"))
+        lines.append(Line(orders, numbers(shares[:count]), "paths added without their signs"))
     caption = (
         f"Share of energy of all paths through exactly r of the {reading.blocks} branches. Its mean, "
         f"{reading.mean_depth:.2f}, is how deep the network is for these inputs."

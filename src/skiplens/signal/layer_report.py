@@ -2,17 +2,21 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from skiplens.base.words import in_words, percent
-from skiplens.plots.figure import COLOURS, PALETTE, Figure, Line, numbers
+from skiplens.plots.figure import COLOURS, PALETTE, Band, Figure, Line, bundle, numbers
 from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding
 from skiplens.signal.findings import LEAST_BLOCKS, growth_scale
 from skiplens.signal.layer_findings import DIGITS, LEAST_LAYERS, OWN_SPREAD, RULES, alike, growth_by_layer
 from skiplens.signal.layers import LayersLens, LayerStates
 
-MOST_ROWS = 200
+MOST_ROWS, MOST_PLACES = 200, 120
 
 
 def layer_sizes(states: LayerStates) -> Figure | None:
@@ -22,14 +26,26 @@ def layer_sizes(states: LayerStates) -> Figure | None:
         return None
     fields = {"signal": states.outputs, "gradient": states.gradients, "1 − cosine of two samples": states.spreads}
     positive = {name: values[places].where(values[places] > 0, math.nan) for name, values in fields.items()}
-    along = numbers(range(len(places)))
-    marks = tuple(Line(along, numbers(v), name, colour=COLOURS.get(name, PALETTE[0])) for name, v in positive.items())
+    wide = math.ceil(len(places) / MOST_PLACES)
+    marks = [mark for name, values in positive.items() for mark in _along(values, name, wide)]
     caption = (
         "Root mean square of what the weights give, norm of the gradient of the loss by it, and how much their inputs "
         "differ between samples. Straight lines that rise or fall grow or fade exponentially."
     )
+    if wide > 1:
+        caption += f" Each point is the mean of {wide} calls in a row, and the area their range."
     words = ("layer_sizes", "Signal and gradient by layer", caption, "weights, in the order of their calls", "size")
-    return Figure(*words, marks, y_log=True)
+    return Figure(*words, tuple(marks), y_log=True)
+
+
+def _along(values: Tensor, name: str, wide: int) -> tuple[Line | Band, ...]:
+    """A curve in the order of the calls; mean and range of so many in a row where these are more than one."""
+    shade = COLOURS.get(name, PALETTE[0])
+    if wide == 1:
+        return (Line(numbers(range(len(values))), numbers(values), name, colour=shade),)
+    whole = torch.cat([values, values[-1:].expand(-len(values) % wide)]).view(-1, wide)
+    middles = wide * torch.arange(len(whole)) + (wide - 1) / 2
+    return tuple(replace(mark, colour=shade) for mark in bundle(middles, whole.T, name, 0, logarithmic=True))
 
 
 def layers_section(states: LayerStates) -> Section:

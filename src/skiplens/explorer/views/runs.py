@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from skiplens.base import InvalidInputError, Progress, refuse_if, track
+from skiplens.base import InvalidInputError, Progress, in_words, refuse_if, track
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Switch
 from skiplens.explorer.view import Download, Drawing, Values, View
 from skiplens.explorer.views import runs_folder
@@ -301,7 +301,7 @@ def _verdict(row: Row | None) -> str:
     if row is None:
         return "–"
     ours = row.get("ours")
-    return f"{row.get('verdict')} ({ours:.4g})" if isinstance(ours, float | int) else str(row.get("verdict"))
+    return f"{row.get('verdict')} ({in_words(ours, 4)})" if isinstance(ours, float | int) else str(row.get("verdict"))
 
 
 def _chart(table: Table, values: Values) -> Figure:
