@@ -1,5 +1,6 @@
 """The gallery: figures, verdicts and deviations of papers on one self-contained page."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,7 @@ def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]
         figure_json=lambda figure: json_in_html(plotly_json(figure, digits=6)),
         number=number,
         plus_minus=plus_minus,
+        minus=lambda text: re.sub(r"(?<![\w.)\]])-(?=\d)", "−", text),  # words of studies, which are written as code is
         shown_word=shown_word,
     )
 

@@ -26,7 +26,7 @@ def layer_sizes(states: LayerStates) -> Figure | None:
         return None
     fields = {"signal": states.outputs, "gradient": states.gradients, "1 − cosine of two samples": states.spreads}
     positive = {name: values[places].where(values[places] > 0, math.nan) for name, values in fields.items()}
-    wide = math.ceil(len(places) / MOST_PLACES)
+    wide = 1 if len(places) <= MOST_PLACES else 2 * math.ceil(len(places) / 2 / MOST_PLACES)  # branches have two
     marks = [mark for name, values in positive.items() for mark in _along(values, name, wide)]
     caption = (
         "Root mean square of what the weights give, norm of the gradient of the loss by it, and how much their inputs "
@@ -43,9 +43,10 @@ def _along(values: Tensor, name: str, wide: int) -> tuple[Line | Band, ...]:
     shade = COLOURS.get(name, PALETTE[0])
     if wide == 1:
         return (Line(numbers(range(len(values))), numbers(values), name, colour=shade),)
-    whole = torch.cat([values, values[-1:].expand(-len(values) % wide)]).view(-1, wide)
-    middles = wide * torch.arange(len(whole)) + (wide - 1) / 2
-    return tuple(replace(mark, colour=shade) for mark in bundle(middles, whole.T, name, 0, logarithmic=True))
+    starts = [*range(0, len(values) - wide, wide), len(values) - wide]
+    rows = torch.stack([values[start : start + wide] for start in starts], 1)
+    middles = torch.tensor(starts) + (wide - 1) / 2
+    return tuple(replace(mark, colour=shade) for mark in bundle(middles, rows, name, 0, logarithmic=True))
 
 
 def layers_section(states: LayerStates) -> Section:

@@ -48,7 +48,7 @@ function thinNumbers() {
   const texts = all("#hero > .number"), [first, second] = texts.map((text) => Number(text.getAttribute("x")));
   const room = Math.max(NARROW, 6 + 7 * (texts.at(-1)?.textContent.length || 0));
   const step = STRIDES.find((size) => !(size * (second - first) < room));
-  texts.forEach((text, index) => { text.style.display = (index + 1) % step ? "none" : ""; });
+  texts.forEach((text, index) => { text.style.display = (index + 1) % step || Number(text.getAttribute("x")) + room / 2 > hero.viewBox.baseVal.width ? "none" : ""; });
 }
 
 // Of an outermost block in the drawing as it is made.

@@ -31,16 +31,17 @@ function headOf(figure) {
   return [`${plain(yaxis.title.text)} \\ ${plain(xaxis.title.text)}`, ...across.map(number)];
 }
 
-function rowOf(cells, tag) {
+function rowOf(cells, tag, fields = {}) {
   const row = element("tr");
-  row.append(...cells.map((cell) => element(tag, cell, tag === "th" ? { scope: "col" } : {})));
+  row.append(...cells.map((cell) => element(tag, cell, fields)));
   return row;
 }
 
+// A row of one cell is the title of those below it.
 function tableOf(head, rows) {
   const [table, top, body] = ["table", "thead", "tbody"].map((tag) => element(tag));
-  top.append(rowOf(head, "th"));
-  body.append(...rows.map((cells) => rowOf(cells, "td")));
+  top.append(rowOf(head, "th", { scope: "col" }));
+  body.append(...rows.map((cells) => (cells.length < head.length ? rowOf(cells, "th", { scope: "colgroup", colSpan: head.length }) : rowOf(cells, "td"))));
   table.append(top, body);
   return table;
 }

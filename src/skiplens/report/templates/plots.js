@@ -269,7 +269,8 @@ function draw(plot) {
   const { ink, line, accent, panel, paper } = colours();
   const figure = figureOf(plot);
   const places = placesOf(figure), sources = picturesOf(figure);
-  if (sources.length) plot.style.height = `${Math.min(440, plot.clientWidth)}px`;  // nearly a square, so that pictures have room
+  const square = sources.length > 0 || figure.data.some((trace) => trace.type === "contour");
+  if (square) plot.style.height = `${Math.min(440, plot.clientWidth)}px`;  // nearly, so that pictures and planes have room
   const narrow = plot.clientWidth < 480;
   for (const trace of figure.data) { dress(trace, ink); placeColourBar(trace, narrow); }
   labelCrosses(figure.data, ink);
@@ -293,8 +294,8 @@ function draw(plot) {
   Object.assign(layout.yaxis, logTicks(figure, "yaxis", Math.floor(plot.clientHeight / 45)));
   const above = layout.annotations.some((annotation) => annotation.yref === "paper" && annotation.y === 1);
   if (above) layout.legend = { ...layout.legend, y: 1 + 24 / Math.max(60, plot.clientHeight - 100) };  // clear of the words there
-  if (window.dash_clientside) makeRoomForNames(plot, figure, layout, narrow);
-  else Object.assign(layout, { showlegend: false, margin: { ...figure.layout.margin, r: figure.layout.margin.r + namesBesideBars(figure), t: above ? 24 : 8, b: figure.layout.xaxis?.title?.text ? 50 : 30 } });
+  if (window.dash_clientside && !square) makeRoomForNames(plot, figure, layout, narrow);
+  else if (!window.dash_clientside) Object.assign(layout, { showlegend: false, margin: { ...figure.layout.margin, r: figure.layout.margin.r + namesBesideBars(figure), t: above ? 24 : 8, b: figure.layout.xaxis?.title?.text ? 50 : 30 } });
   if (sources.length && plot.clientWidth / sources.length > 14) {  // smaller ones are seen where one points only
     Object.assign(layout, { images: alongAxes(sources) });
     Object.assign(layout.xaxis, { range: [-1.6, sources.length - 0.5], constrain: "domain", showgrid: false, zeroline: false });
