@@ -7,13 +7,15 @@ Four convolutions of 3 × 3 with ReLU, average pooling behind the second and the
 layer: five layers, after the Myrtle networks of Shankar et al. 2020, Neural Kernels Without Tangents. Pixels are
 centred and scaled by the training images. Kernel ridge regression to the classes' indicators in float64; the ridge is
 relative to the mean diagonal and chosen on the last fifth of the training images. With `--store FOLDER` strips of the
-matrices are kept there and a killed run goes on; with `--pixels 8` images are averaged to 8 × 8, to try it on a CPU.
+matrices are kept there and a killed run goes on; with `--seconds` no test image is begun later, and those that were
+told count; with `--pixels 8` images are averaged to 8 × 8, to try it on a CPU.
 With `--readout flatten` nothing is pooled, so that only equal positions are carried: 1,024 numbers per pair of images
 of 32 × 32 pixels instead of 1,048,576.
 """
 
 import argparse
 import json
+import math
 import time
 from pathlib import Path
 
@@ -52,22 +54,37 @@ def best_ridge(K, labels):
     return max(scores)[1]
 
 
-def matrices(kernel, pair, name, options):
-    """Both kernel matrices, strip by strip, and their seconds; `None` as the second of the pair mirrors the lower half.
+def strip_of(kernel, pair, rows):
+    """Some rows of both kernel matrices; up to their diagonal where the second of the pair is `None`.
 
     One pass gives both: what the tangent kernel needs holds the covariance.
+    """
+    X, Y = pair
+    if Y is not None:
+        return torch.stack(kernel.both(X[rows], Y))
+    itself = torch.stack(kernel.both(X[rows]))
+    before = torch.stack(kernel.both(X[rows], X[: rows.start])) if rows.start else itself[:, :, :0]
+    return torch.cat([before, itself], dim=2)
+
+
+def matrices(kernel, pair, name, options, until=math.inf):
+    """Both kernel matrices, strip by strip, and their seconds; `None` as the second of the pair mirrors the lower half.
+
+    Of test images those rows that were begun before `until`.
     """
     X, Y = pair
     shape, seconds = (2, len(X), len(X if Y is None else Y)), 0.0
     found = torch.zeros(shape, dtype=X.dtype, device=X.device)
     for start in range(0, len(X), options.strip):
         rows = slice(start, start + options.strip)
+        if start and time.perf_counter() > until:
+            return found[:, :start], seconds
         file = options.store and options.store / f"{name}-{options.strip}-{start}.pt"
         if file and file.exists():
             part, taken = torch.load(file)
         else:
             begun = time.perf_counter()
-            part = torch.stack(kernel.both(X[rows], X[: rows.stop] if Y is None else Y))
+            part = strip_of(kernel, pair, rows)
             if options.device == "cuda":
                 torch.cuda.synchronize()
             taken = time.perf_counter() - begun
@@ -82,21 +99,23 @@ def matrices(kernel, pair, name, options):
 
 def regression(samples, parts, options):
     """Time of the kernels, and accuracy on the test images, with as many training images as asked."""
+    until = time.perf_counter() + options.seconds
     images, labels, tests, test_labels = (part.to(options.device) for part in parts)
     X, T = images[:samples].double(), tests[: options.test].double()
     mean, deviation = X.mean(dim=(0, 2, 3), keepdim=True), X.std(dim=(0, 2, 3), keepdim=True)
     X, T = (X - mean) / deviation, (T - mean) / deviation
     X, T = (nn.functional.adaptive_avg_pool2d(part, options.pixels or part.shape[-1]) for part in (X, T))
-    name = f"{options.readout}-{samples}-{len(T)}-{X.shape[-1]}"
+    name = f"{options.readout}-{options.dtype}-{samples}-{len(T)}-{X.shape[-1]}"
     model = myrtle(pixels=X.shape[-1], readout=options.readout).to(options.device)
-    kernel = infinite_width(model, X[:1], variance="he", parameterisation="ntk")
+    dtype = getattr(torch, options.dtype)
+    kernel = infinite_width(model, X[:1], variance="he", parameterisation="ntk", dtype=dtype)
     K, first = matrices(kernel, (X, None), f"{name}-train", options)
-    across, second = matrices(kernel, (T, X), f"{name}-test", options)
-    row = {"samples": samples, "test": len(T), "pixels": X.shape[-1], "readout": options.readout}
-    row |= {"train_s": first, "test_s": second}
+    across, second = matrices(kernel, (T, X), f"{name}-test", options, until)
+    row = {"samples": samples, "test": across.shape[1], "pixels": X.shape[-1], "readout": options.readout}
+    row |= {"dtype": options.dtype, "train_s": first, "test_s": second}
     for place, quantity in enumerate(("nngp", "ntk")):
         weights = ridge_weights(K[place], indicators(labels[:samples]), best_ridge(K[place], labels[:samples]))
-        row[f"{quantity}_accuracy"] = accuracy(across[place] @ weights, test_labels[: options.test])
+        row[f"{quantity}_accuracy"] = accuracy(across[place] @ weights, test_labels[: across.shape[1]])
     return row
 
 
@@ -106,6 +125,8 @@ def main():
     parser.add_argument("--samples", type=int, nargs="+", default=[1000, 5000], help="training images")
     parser.add_argument("--test", type=int, default=1000, help="test images")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64", help="of the kernels")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no test images later")
     parser.add_argument("--pixels", type=int, help="average the images to so many pixels a side")
     parser.add_argument("--readout", choices=("pooling", "flatten"), default="pooling")
     parser.add_argument("--strip", type=int, default=100, help="rows that are computed, and stored, together")

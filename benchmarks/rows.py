@@ -65,6 +65,7 @@ class Row:
         targets: What was asked.
         tolerance: How far the numbers may differ.
         compare: How far they do.
+        exact: The same in a wider dtype; then everybody, ours too, is compared with it, and else the peers with ours.
         held_back: What a missed target misses for.
         gpu_peers: Those that are compared with on a GPU only,
         gpu_targets: and what was asked there.
@@ -82,6 +83,7 @@ class Row:
     targets: tuple[Target, ...] = ()
     tolerance: float = 1e-5
     compare: Callable[[np.ndarray, np.ndarray], float] = deviation
+    exact: Way | None = None
     held_back: str = ""
     gpu_peers: dict[str, Way] = field(default_factory=dict)
     gpu_targets: tuple[Target, ...] = ()
@@ -94,7 +96,8 @@ def on_device(row, device):
     ours = row.ours.on(device)
     everybody = {**row.peers, **row.gpu_peers}.items()
     peers = {name: moved for name, way in everybody if (moved := way.on(device)) is not None}
-    return ours and replace(row, ours=ours, peers=peers, targets=row.gpu_targets)
+    exact = row.exact and row.exact.on(device)
+    return ours and replace(row, ours=ours, peers=peers, exact=exact, targets=row.gpu_targets)
 
 
 def record(row, limits, quick=False):
@@ -105,6 +108,11 @@ def record(row, limits, quick=False):
     with tempfile.TemporaryDirectory() as folder:
         files = {size: Path(folder) / f"ours-{size}.npy" for size in sizes}
         ours = {size: measure(_way(row.ours, quick).at(row.axis, size), files[size]) for size in sizes}
+        if row.exact is not None:
+            right = Path(folder) / "exact.npy"
+            measure(row.exact.quick().at(row.axis, sizes[-1]), right)
+            ours[sizes[-1]]["deviation"] = _deviation(row, "Skiplens", right, files[sizes[-1]])
+            files = {sizes[-1]: right}
         peers = [
             _peer(row, name, _way(way, quick), sizes[-1], files, measure)
             for name, way in row.peers.items()
@@ -131,12 +139,18 @@ def _peer(row, name, way, own, files, measure):
     values = files[own].with_name("peer.npy") if way.same else None
     found = {"name": name, **measure(way.at(row.axis, size), values)}
     if values is not None:
-        found["deviation"] = row.compare(np.load(files[size]), np.load(values))
-        if not found["deviation"] <= row.tolerance:
-            raise SystemExit(f"{row.name}: {name} deviates by {found['deviation']:.2g}; its time would mean nothing.")
+        found["deviation"] = _deviation(row, name, files[size], values)
     factor = (own / size) ** way.grows / way.share
     if factor != 1:
         found |= {key: found[key] * factor for key in ("wall_s", "cpu_s")} | {"extrapolated_by": factor}
+    return found
+
+
+def _deviation(row, name, right, values):
+    """How far the numbers in the second file are off those in the first; too far ends the run."""
+    found = row.compare(np.load(right), np.load(values))
+    if not found <= row.tolerance:
+        raise SystemExit(f"{row.name}: {name} deviates by {found:.2g}; its time would mean nothing.")
     return found
 
 

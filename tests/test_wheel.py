@@ -48,12 +48,14 @@ def test_the_wheel_is_whole(wheel):
         assert data in names
 
 
-def test_its_licences_are_those_of_the_code_and_of_the_embedded_digits(wheel):
+def test_its_licences_are_those_of_the_code_and_of_what_is_embedded(wheel):
     metadata = metadata_of(wheel)
     assert metadata["License-Expression"] == "MIT AND CC-BY-SA-3.0"
-    assert set(metadata.get_all("License-File")) == {"LICENSE", "src/skiplens/data/sample/NOTICE.md"}
+    notices = {"src/skiplens/data/sample/NOTICE.md", "src/skiplens/report/templates/PLOTLY.md"}
+    assert set(metadata.get_all("License-File")) == {"LICENSE", *notices}
     notice = (PROJECT / "src/skiplens/data/sample/NOTICE.md").read_text("utf-8")
     assert "Creative Commons Attribution-ShareAlike 3.0" in notice
+    assert "MIT License" in (PROJECT / "src/skiplens/report/templates/PLOTLY.md").read_text("utf-8")
 
 
 def test_its_version_is_the_same_wherever_it_is_written(wheel):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 LIMITS = {"float32_operations_per_s": 1e9, "float64_operations_per_s": 5e8, "bytes_per_s": 1e9}
@@ -54,6 +55,32 @@ def test_numbers_that_differ_end_the_run(row):
     wrong = {"twin": Way(__name__, "squares", {"wrong": 1.0})}
     with pytest.raises(SystemExit, match=r"squares: twin deviates by 0\.015; its time would mean nothing"):
         record(row(peers=wrong), LIMITS, quick=True)
+
+
+@pytest.mark.slow
+def test_ours_and_the_others_are_compared_with_exact_numbers(row):
+    from rows import record
+    from ways import Way
+
+    ours, peers = Way(__name__, "squares", {"wrong": 0.5}), {"twin": Way(__name__, "squares", {"wrong": -0.25})}
+    common = {"ours": ours, "peers": peers, "exact": Way(__name__, "squares")}
+    found = record(row(**common, tolerance=0.01), LIMITS, quick=True)
+    assert found["ours"]["deviation"] == pytest.approx(0.5 / 64.5)
+    assert found["peers"][0]["deviation"] == pytest.approx(0.25 / 63.75)
+    with pytest.raises(SystemExit, match=r"squares: Skiplens deviates by 0\.0078; its time would mean nothing"):
+        record(row(**common, tolerance=0.005), LIMITS, quick=True)
+
+
+def test_no_sign_of_a_relu_is_decided_by_rounding():
+    from hessian_network import inputs_of_relus, resnet20
+
+    torch.set_default_dtype(torch.float32)
+    model, images, _ = resnet20(4)
+    exact, double, _ = resnet20(4, dtype=torch.float64)
+    assert torch.equal(images.double(), double)
+    for ours, theirs in zip(inputs_of_relus(model, images), inputs_of_relus(exact, double), strict=True):
+        rounding = (ours - theirs).square().mean().sqrt()
+        assert theirs.abs().min() > 4 * rounding > 0
 
 
 @pytest.mark.slow

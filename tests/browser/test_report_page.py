@@ -11,8 +11,11 @@ import torch
 from torch import nn
 
 import skiplens as sl
+from skiplens.plots.figure import Figure, Line, Points
+from skiplens.plots.section import Section
 from skiplens.plots.thumbnails import thumbnails
 from skiplens.report.inspection import Problem, Report
+from skiplens.report.page import Opening, page
 from tests.browser.conftest import read_on, unfold
 from tests.browser.contrast import contrast
 from tests.report.networks import build, data
@@ -131,6 +134,36 @@ def test_bars_of_one_height_are_folded_and_a_matrix_stands_beside_its_words(tmp_
     assert page.locator("#tangent > figure").bounding_box()["y"] > page.locator("#tangent > .lead").bounding_box()["y"]
     uneven = look(Report("uneven", (structure(),)).save(tmp_path / "uneven.html"))
     assert uneven.locator("#structure > figure").count() == 1
+
+
+def test_blocks_along_an_axis_have_round_numbers_and_bars_no_line_at_zero(tmp_path, look):
+    names = tuple(f"b{number}" for number in range(200))
+    readings = structure(blocks=200, block_names=names), signal(blocks=200, block_names=names)
+    page = look(Report("deep", readings).save(tmp_path / "deep.html"))
+    for card in ("structure", "signal"):
+        ticks = page.locator(f"#{card} > figure .xtick").all_text_contents()
+        apart = int(ticks[0])
+        assert apart in (20, 50) and ticks == [str(number) for number in range(apart, 201, apart)]
+    assert page.locator("#structure > figure .xzl, #structure > figure .xgrid").count() == 0
+    page = look(Report("deep", readings).save(tmp_path / "deep.html"), **PHONE)
+    shown = page.locator("#hero .number:visible").all_text_contents()
+    assert len(shown) > 2 and shown == [str(int(shown[0]) * (place + 1)) for place in range(len(shown))]
+    ends = page.locator("#hero .number:visible").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
+    assert max(ends) <= page.locator("#hero").evaluate("e => e.getBoundingClientRect().right")
+
+
+def test_what_became_of_runs_stands_beside_the_last_cross(tmp_path, look):
+    crosses = Points((3.0, 9.0, 5.0), (10.0, 10.0, 10.0), "as it is: diverged on 3 of 7 seeds", crossed=True)
+    figure = Figure("race", "Race", "", "step", "loss", (Line((0.0, 100.0), (1.0, 10.0), "changed"), crosses))
+    path = tmp_path / "race.html"
+    path.write_text(page("race", Opening("Race.", "", ()), [Section("race", "Race", "", figures=(figure,))], (), {}))
+    drawn = look(path)
+    (words,) = (e for e in drawn.locator(".textpoint text").all() if e.text_content().strip())
+    marks = drawn.locator(".scatterlayer .points path").evaluate_all(
+        "all => all.map(e => e.getBoundingClientRect().right)"
+    )
+    assert words.text_content().strip() == "diverged on 3 of 7 seeds"
+    assert words.bounding_box()["x"] >= max(marks), "and not on the others"
 
 
 def test_numbers_along_an_axis_are_written_out(tmp_path, look):
@@ -297,8 +330,10 @@ def test_chosen_blocks_are_compared_in_numbers(path, look):
     for number in (0, 2):
         page.locator(".block").nth(number).click()
     assert page.locator("#chosen thead th").all_inner_texts() == ["number", "block 1 (b0)", f"block 3 ({HOSTILE})"]
-    row = page.locator("#chosen tr", has_text="Signal and gradient: batch-norm scale")
-    assert row.locator("td").all_inner_texts()[1:] == ["1", "3"]
+    row = page.locator("#chosen tr", has_text="batch-norm scale")
+    assert row.locator("td").all_inner_texts() == ["batch-norm scale", "1", "3"]
+    titles = page.locator("#chosen tbody th[colspan='3']").all_inner_texts()
+    assert titles == ["Signal and gradient", "Structure"], "what the numbers are of stands once, above them"
 
 
 @pytest.mark.slow
@@ -340,6 +375,22 @@ def test_a_table_is_copied_as_rows_and_tabs(path, visit):
     lines = page.evaluate("navigator.clipboard.readText()").split("\n")
     assert lines[0].split("\t")[:3] == ["block", "join", "shortcut"]
     assert [line.split("\t")[0] for line in lines[1:]] == list(NAMES)
+
+
+def test_numbers_are_written_as_people_do_and_copied_as_a_spreadsheet_reads_them(tmp_path, visit):
+    values = torch.tensor([-1.0, -2.5e-9, 0.5, 1234.5, 4.0e12], dtype=torch.float64)
+    report = Report("numbers", (structure(), curvature(grid=values, density=torch.arange(1.0, 6.0))))
+    page = visit(report.save(tmp_path / "numbers.html"), permissions=["clipboard-read", "clipboard-write"])
+    unfold(page)
+    card = page.locator("#curvature")
+    card.locator(".why .numbers summary").click()
+    card.locator(".why tbody tr").first.wait_for()
+    told = card.locator(".why tbody tr td:nth-child(2)").all_inner_texts()
+    assert [told[place] for place in (0, 1, 3, 4)] == ["−1", "−2.5×10⁻⁹", "1,234.5", "4×10¹²"]
+    card.locator(".why .copy").click()
+    card.locator(".why .copy", has_text="Copied").wait_for()
+    copied = [line.split("\t")[1] for line in page.evaluate("navigator.clipboard.readText()").split("\n")[1:6]]
+    assert [float(copied[place]) for place in (0, 1, 3, 4)] == [-1.0, -2.5e-9, 1234.5, 4e12]
 
 
 def test_hostile_names_are_shown_as_text(path, look):

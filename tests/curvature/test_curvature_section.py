@@ -51,7 +51,7 @@ def test_the_facts_have_error_bars_where_they_are_sampled():
     assert facts["index (share of directions that lead down)"] == "40 % (95 %: from 30 % to 50 %)"
     assert facts["condition number (|λ|max over the 10 % quantile of |λ|)"] == "8 (95 %: from 6 to infinity)"
     assert facts["largest eigenvalue"] == "4 (an eigenvalue lies within 0.01)"
-    assert facts["smallest eigenvalue"] == "-1 (an eigenvalue lies within 0.02)"
+    assert facts["smallest eigenvalue"] == "−1 (an eigenvalue lies within 0.02)"
     assert facts["step up to which the quadratic model of the loss falls (2/λmax)"] == "0.5"
 
 
@@ -69,7 +69,7 @@ def test_a_bowl_upside_down_has_no_largest_step():
 
 def test_each_block_is_a_row():
     (row,) = curvature_section(curvature(block_values={"a": curvature().values()})).rows
-    assert list(row.values()) == ["a", "5", "4", "-1"]
+    assert list(row.values()) == ["a", "5", "4", "−1"]
     sampled = curvature(method="lanczos", extreme_residuals=torch.tensor([0.25, 0.5]))
     (row,) = curvature_section(curvature(block_values={"a": sampled.values()})).rows
-    assert list(row.values()) == ["a", "5", "4.00 ± 0.50", "-1.00 ± 0.25"]
+    assert list(row.values()) == ["a", "5", "4.00 ± 0.50", "−1.00 ± 0.25"]

@@ -1,4 +1,4 @@
-"""Ticks of logarithmic axes: few on short axes, powers of ten on long ones."""
+"""Ticks of logarithmic axes: few on short axes, written as people do."""
 
 from skiplens.plots.figure import Figure, Line
 from skiplens.plots.matplotlib_file import _drawn
@@ -16,9 +16,10 @@ def labels(x: tuple[float, ...]) -> list[str]:
 
 
 def test_a_short_axis_has_ticks_that_do_not_overlap():
-    assert labels((125.0, 4000.0)) == ["200", "500", "1000", "2000"]
+    assert labels((125.0, 4000.0)) == ["200", "500", "1,000", "2,000"]
 
 
-def test_a_long_axis_has_powers_of_ten():
-    found = labels((1.0, 1e6))
-    assert found == ["10⁰", "10¹", "10²", "10³", "10⁴", "10⁵", "10⁶"]  # plain words: a formula takes far longer to draw
+def test_a_long_axis_is_written_out_as_on_the_page_and_has_powers_of_ten_beyond():
+    assert labels((1e-3, 1e3)) == ["0.001", "0.01", "0.1", "1", "10", "100", "1,000"]
+    assert labels((1.0, 1e7))[-3:] == ["100,000", "10⁶", "10⁷"]  # plain words: a formula takes far longer to draw
+    assert labels((1e-6, 1e-2))[:3] == ["10⁻⁶", "10⁻⁵", "0.0001"]

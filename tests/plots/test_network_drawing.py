@@ -9,6 +9,7 @@ from skiplens.plots.matplotlib_file import save_card, save_drawing
 from skiplens.plots.network_drawing import (
     BESIDE,
     LEFT,
+    LETTERS,
     RIGHT,
     THICKEST,
     TRUNK,
@@ -20,6 +21,7 @@ from skiplens.plots.network_drawing import (
     drawing_from,
     layout,
     morph,
+    orders_drawn,
     path_data,
     side_by_side,
     stages,
@@ -221,3 +223,38 @@ def test_a_morph_leads_from_one_drawing_to_the_other():
     (rising,), (flat,) = curves(left, "signal"), curves(right, "signal")
     assert new == flat and len(old.points) == 4
     assert old.points[0] == rising.points[0] and old.points[-1] == pytest.approx(rising.points[-1])
+
+
+def test_how_deep_it_acts_is_told_in_lines_that_fit_beside_the_drawing():
+    told = words(NetworkDrawing(blocks(2), caption="acts less than 0.01 blocks deep,\nnot 240"), "caption")
+    assert told == ["acts less than 0.01", "blocks deep, not 240"] and max(map(len, told)) <= LETTERS
+    assert (
+        words(NetworkDrawing(blocks(2), caption="acts 3.6 blocks deep,\nnot 8"), "caption")[0]
+        == "acts 3.6 blocks deep,"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shares", "drawn"),
+    [
+        ([0.1, 0.5, 0.3, 0.1], 4),
+        ([1.0, *[0.0] * 240], 10),  # nothing but the first few orders
+        ([*[0.05] * 20, *[1e-9] * 221], 21),
+        ([0.0] * 150 + [1.0] + [0.0] * 90, 241),  # beyond half: how deep it could be is seen too
+        ([1.0, 0.0, 0.0], 3),
+    ],
+)
+def test_a_spectrum_is_drawn_as_far_as_it_reaches(shares, drawn):
+    assert orders_drawn(shares) == drawn
+    drawing = NetworkDrawing(blocks(len(shares) - 1), spectrum=tuple(shares), caption="acts")
+    assert len(curves(drawing, "bar")) == drawn
+    assert words(drawing, "axis") == [f"branches passed, 0 to {drawn - 1}"]
+
+
+def test_the_trunk_goes_on_as_thick_before_and_behind_stages():
+    drawing = deep(120, 120)
+    trunks, (first, *_, last) = curves(drawing, "trunk"), stages(drawing)
+    stubs = [trunk for trunk in trunks if trunk.points[1][0] - trunk.points[0][0] == 10]
+    assert [stub.points[0][0] for stub in stubs] == [LEFT - 10, last.right]
+    assert {stub.thickness for stub in stubs} == {1.5 + THICKEST}
+    assert all(stub in list(first.shapes(drawing)) for stub in stubs), "a page shows and hides them with the stages"

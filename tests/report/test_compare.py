@@ -11,7 +11,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.words import in_words
 from skiplens.paths.reading import PathSpectrum
 from skiplens.plots.figure import Points
-from skiplens.report.compared import EDGE, ComparedModel, Measured, effect
+from skiplens.report.compared import EDGE, ComparedModel, Measured, all_numbers, effect
 from skiplens.report.comparison import ONE_MODEL, SAME_WEIGHTS, Comparison, drawn_by_seed
 from skiplens.signal.reading import SignalReading
 from tests.report.networks import BLOCKS, build, data
@@ -243,3 +243,13 @@ def test_what_was_measured_is_told_before_what_every_draw_has_alike():
     assert told(counted, noise) == (
         "No number differs by more than seed-to-seed noise, of 1 tested. In every draw: hypotheses 8 → 5."
     )
+
+
+def test_what_the_correction_takes_back_is_unclear_and_not_noise():
+    values = torch.tensor([77.0, 78.0]), torch.tensor([41.0, 42.0])
+    rows = [("differs", 1e-4, 1e-3), ("between", 0.006, 0.06), ("noise", 0.5, 1.0)]
+    numbers = [Measured("curvature", name, values, False, (p,), (holm,), ((2.0, 1.0),)) for name, p, holm in rows]
+    assert [number.verdict(1) for number in numbers] == ["lower", "unclear", "seed noise"]
+    assert numbers[1].row(("a", "b"))["difference"] == "unclear, p = 0.06"
+    chart = all_numbers(numbers, ("a", "b"))
+    assert chart is not None and "seed noise or unclear" in [getattr(mark, "name", "") for mark in chart.marks]

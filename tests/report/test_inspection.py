@@ -38,7 +38,7 @@ def test_all_lenses_report_on_a_healthy_model(tmp_path):
     assert report.problems == () and report.title == "Sequential"
     assert report.reading(StructureReading) is not None and report.reading(TangentReading) is not None
     assert all(torch.equal(before[name], value) for name, value in looked_at.model.state_dict().items())
-    assert report.save(tmp_path / "report.html").stat().st_size > 1e6
+    assert 6e5 < report.save(tmp_path / "report.html").stat().st_size < 2.6e6
 
 
 def test_only_the_wanted_lenses_and_those_that_always_come_look():
@@ -126,7 +126,7 @@ def test_a_fault_in_one_lens_does_not_lose_what_the_others_saw(monkeypatch, tmp_
     looked_at = subject()
     report = sl.inspect(looked_at.model, looked_at.batch)
     assert report.reading(StructureReading) is not None
-    assert "Please report it (TypeError: must be real number" in report.problems[0].message
+    assert "Please report it (TypeError: " in report.problems[0].message
     said = "Nothing serious was found in what was measured."
     assert report.verdict == f"Not known to be healthy: the lens faulty did not finish. {said}"
     assert 'class="verdict severity-unknown"' in report.save(tmp_path / "report.html").read_text()

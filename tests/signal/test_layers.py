@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 from skiplens.base.errors import TooLargeError
 from skiplens.graph.batch import Batch
+from skiplens.plots.figure import Band, Line
 from skiplens.signal import layer_states
+from skiplens.signal.layer_report import layer_sizes
 from skiplens.signal.seen import Spread
 from tests.budget_calls import least_memory
 from tests.networks import noise
@@ -236,3 +239,17 @@ def test_coupled_samples_that_do_not_fit_are_refused_with_the_least():
     layer_states(net, data, memory=least)
     with pytest.raises(TooLargeError, match=f"the least that does is {least} "):
         layer_states(net, data, memory=least - 1)
+
+
+def test_many_layers_are_drawn_some_in_a_row_together():
+    """The two matrices of branches take turns: a line through both would fill the plot."""
+    states = layer_states(nn.Sequential(*(nn.Linear(2, 2) for _ in range(482))), batch(2))
+    sizes = torch.tensor([0.1, 0.001]).repeat(241)
+    figure = layer_sizes(replace(states, outputs=sizes))
+    assert figure is not None and "mean of 6 calls in a row" in figure.caption
+    band, line = figure.marks[:2]
+    assert isinstance(band, Band) and isinstance(line, Line) and len(line.x) == 81 and band.colour == line.colour
+    assert line.y == pytest.approx([0.01] * 81, rel=1e-6), "the mean of logarithms"
+    assert band.low == pytest.approx([0.001] * 81) and band.high == pytest.approx([0.1] * 81)
+    few = layer_sizes(layer_states(chain(), batch(WIDTH)))
+    assert few is not None and [len(mark.x) for mark in few.marks] == [4, 4, 4], "each by itself"

@@ -5,23 +5,20 @@ import math
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def in_words(value: float, digits: int = 3) -> str:
-    """A number in a few digits as people write it: 0.5, 1,230, 50,000, 2.45×10⁹."""
+def in_words(value: float, digits: int = 3, plain: float = 1e9) -> str:
+    """A number in a few digits as people write it, with powers of ten from `plain` on: 0.5, −0.36, 50,000, 2.45×10⁹."""
+    if value < 0:
+        return f"−{in_words(-value, digits, plain)}"
     if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
+        return f"{value + 0.0:g}"
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     rounded = float(f"{mantissa}e{exponent}")
-    if 1e-4 <= abs(rounded) < 1e3:
+    if 1e-4 <= rounded < 1e3:
         return f"{rounded:g}"
-    if 1 < abs(rounded) < 1e9:
+    if 1 < rounded < plain:
         return f"{rounded:,.0f}"
-    power = power_of_ten(int(exponent))
+    power = f"10{str(int(exponent)).translate(_SUPERSCRIPTS)}"  # in small figures that every font has
     return power if float(mantissa) == 1 else f"{float(mantissa):g}×{power}"
-
-
-def power_of_ten(exponent: int) -> str:
-    """10⁻³, with small figures that every font has."""
-    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
 
 
 def plus_minus(value: float, error: float) -> str:
@@ -31,7 +28,8 @@ def plus_minus(value: float, error: float) -> str:
     places = 1 - math.floor(math.log10(error))
     if not -6 <= places <= 5:
         return f"{in_words(value)} ± {in_words(error, 2)}"
-    return " ± ".join(f"{round(number, places) + 0.0:,.{max(0, places)}f}" for number in (value, error))
+    written = " ± ".join(f"{round(number, places) + 0.0:,.{max(0, places)}f}" for number in (value, error))
+    return written.replace("-", "−")
 
 
 def branches(depth: float) -> str:

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
 from skiplens.graph.export import grouped_product
+from skiplens.graph.operations import per_axis
 
 _GROUPED: Any = getattr(torch, "_grouped_mm", None)  # rows that go to different experts; torch before 2.8 has none
 _AXES = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
@@ -44,9 +45,7 @@ def _arguments(axes: int, input: Tensor, weight: Tensor, bias: Any = None, *opti
     given: dict[str, Any] = defaults | dict(zip(defaults, options, strict=False)) | named
     if isinstance(given["padding"], str) or input.ndim != axes + 2:
         return None
-    sizes = []  # one for each axis
-    for value in (given["stride"], given["padding"], given["dilation"]):
-        sizes.append([value] * axes if isinstance(value, int) else list(value) * (axes if len(value) == 1 else 1))
+    sizes = (per_axis(given[name], axes) for name in ("stride", "padding", "dilation"))
     return input, weight, bias, (*sizes, given["groups"])
 
 

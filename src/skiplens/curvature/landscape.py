@@ -18,7 +18,7 @@ from skiplens.base.preserve_state import preserve_state, threads
 from skiplens.curvature import landscape_directions
 from skiplens.curvature.landscape_reading import LandscapeReading
 from skiplens.curvature.operator import loss_operator, needs_of
-from skiplens.curvature.problem import FlatOrder, LossProblem, Objective, Room, loss_batches, make_problem, objective
+from skiplens.curvature.problem import FlatOrder, LossProblem, Objective, make_problem, objective
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import ParameterChoice, saved_bytes_per_sample
 from skiplens.graph.inputs import require_module, samples_of
@@ -88,7 +88,7 @@ def loss_landscape(  # noqa: PLR0913 - options by keyword
         goal = objective(model, loss_rule(loss), parameters, None)
         searched = isinstance(directions, str) and directions != "random"  # eigenvectors take second derivatives
         needs = needs_of("hessian")[0] if searched else _activations
-        problem = make_problem(goal, loss_batches(data, loss is None), progress, loss is None, Room(memory, needs))
+        problem = make_problem(goal, data, progress, loss is None, memory, needs)
         return _Slice(problem, options, directions, progress).reading(loss, data)
 
 

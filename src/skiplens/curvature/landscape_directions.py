@@ -1,11 +1,8 @@
 """What a slice of the loss landscape goes along, and what is kept of it: options, directions, finished rows."""
 
-import errno
 import json
 import math
 import os
-import pickle
-import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +12,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from skiplens.base import BrokenFileError, Float, InvalidInputError, Randomness, Settings, refuse_if
+from skiplens.base import Float, InvalidInputError, Randomness, Settings, refuse_if
 from skiplens.base.files import write_atomically
+from skiplens.base.words import in_words
 from skiplens.curvature.operator import LossOperator
 from skiplens.curvature.problem import FlatOrder
 from skiplens.linalg.lanczos import LanczosOptions, extreme_eigenpairs
+from skiplens.readings.file import damage_told
 
 Normalisation = Literal["auto", "filter", "none"]
-_DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, RuntimeError, ValueError, KeyError)
 
 
 class LandscapeOptions(Settings):
@@ -76,7 +74,7 @@ def eigenvector_directions(operator: LossOperator, kind: str, options: Landscape
     vectors, values = found.vectors.flip(1), found.values.flip(0)
     # The search may end with either sign: the largest entry of each is made positive.
     vectors = vectors * vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
-    names = tuple(f"eigenvector of {value:.4g}" for value in values.tolist())
+    names = tuple(f"eigenvector of {in_words(value, 4)}" for value in values.tolist())
     return DirectionSet(vectors, names, vectors.T @ operator.gradient, values)
 
 
@@ -165,16 +163,11 @@ class Journal:
         """The directions that the slice was begun with, or None where it has not begun."""
         if self.folder is None or not (path := self.folder / "directions.pt").exists():
             return None
-        try:
+        anew = f"Delete the folder {self.folder} to begin anew."
+        with damage_told(lambda error: f"{path} is damaged ({type(error).__name__}). {anew}"):
             kept = torch.load(path, map_location="cpu", weights_only=True)
             self._require_same(kept["identity"])
             return DirectionSet(kept["vectors"], tuple(kept["names"]), kept["slopes"], kept["curvatures"])
-        except (*_DAMAGE, OSError) as error:
-            if isinstance(error, InvalidInputError) or getattr(error, "errno", errno.EINVAL) != errno.EINVAL:
-                raise  # another slice, or the disk's trouble
-            raise BrokenFileError(
-                f"{path} is damaged ({type(error).__name__}). Delete the folder {self.folder} to begin anew."
-            ) from error
 
     def begin(self, directions: DirectionSet) -> None:
         """Keep the directions, so that a slice that goes on has exactly the same."""

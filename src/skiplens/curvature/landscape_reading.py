@@ -31,8 +31,7 @@ class LandscapeReading(Reading, kind="landscape"):
 
     may_lack: ClassVar[Mapping[str, str]] = {
         "losses": "the loss is no number there",
-        "slopes": "it was not computed along this direction",
-        "curvatures": "it was not computed along this direction",
+        **dict.fromkeys(("slopes", "curvatures"), "it was not computed along this direction"),
     }
 
     coordinates: Float[Tensor, " points"]
@@ -72,26 +71,26 @@ def loss_curve(reading: LandscapeReading) -> Figure | None:
         slope, curvature = float(reading.slopes[0]), float(reading.curvatures[0])
         parabola = reading.loss + slope * t + curvature * t.square() / 2
         marks.append(Line(numbers(t), numbers(parabola), "slope and curvature at the model", dashed=True))
+    along, model = reading.directions[0], Reference(0.0, "model", axis="x")
     caption = (
-        f"The loss over {reading.samples} samples when the weights move along one direction; the model is at "
-        f"0, with a loss of {reading.loss:.4g}.{_about_missing(reading)}"
+        f"The loss over {reading.samples} samples when the weights move along one direction; the model is at 0, with a "
+        f"loss of {reading.loss:.4g}.{_about_missing(reading)}"
     )
-    words = ("loss_curve", f"Loss along the {reading.directions[0]}", caption)
-    labels = (f"multiple of the {reading.directions[0]}", "loss")
-    return Figure(*words, *labels, (*marks, Reference(0.0, "model", axis="x")), y_log=_is_logarithmic(reading))
+    words = ("loss_curve", f"Loss along the {along}", caption, f"multiple of the {along}", "loss")
+    return Figure(*words, (*marks, model), y_log=_is_logarithmic(reading))
 
 
 def loss_contours(reading: LandscapeReading) -> Figure | None:
     """The loss over a plane through the model as levels."""
     if reading.dimensions != 2 or reading.missing == reading.losses.numel():
         return None
-    x = numbers(reading.coordinates)
+    x, (first, second) = numbers(reading.coordinates), reading.directions
     caption = (
         f"The loss over {reading.samples} samples on a plane through the model, which is in the middle with a loss of "
         f"{reading.loss:.4g}. Round valleys are easy to descend, long and narrow ones are not.{_about_missing(reading)}"
     )
-    labels = (f"multiple of the {reading.directions[0]}", f"multiple of the {reading.directions[1]}")
-    return Figure("loss_contours", "Loss around the model", caption, *labels, (Contour(x, x, *_heights(reading)),))
+    words = ("loss_contours", "Loss around the model", caption, f"multiple of the {first}", f"multiple of the {second}")
+    return Figure(*words, (Contour(x, x, *_heights(reading)),))
 
 
 def loss_surface(reading: LandscapeReading) -> Figure | None:

@@ -1,6 +1,6 @@
 """Hessian, Gauss-Newton and Fisher matrices of any model and data as symmetric operators."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -13,17 +13,7 @@ from skiplens.base.arguments import accept_old_order
 from skiplens.base.memory import REDUCTION, budget_bytes, give_back
 from skiplens.base.preserve_state import preserve_state
 from skiplens.curvature import products
-from skiplens.curvature.problem import (
-    PIECE_BYTES,
-    FlatOrder,
-    LossProblem,
-    Objective,
-    Room,
-    loss_batches,
-    make_problem,
-    objective,
-)
-from skiplens.curvature.products import BatchCurvature, Differentiate, GaussNewtonCurvature, HessianCurvature
+from skiplens.curvature.problem import PIECE_BYTES, FlatOrder, LossProblem, Needs, Objective, make_problem, objective
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import ParameterChoice, transformable
 from skiplens.graph.loss import Loss, loss_rule
@@ -31,10 +21,10 @@ from skiplens.linalg.operator import SymmetricOperator
 
 Kind = Literal["hessian", "gauss_newton", "fisher", "empirical_fisher"]
 
-_CURVATURES: dict[str, Differentiate] = {
-    "hessian": HessianCurvature,
-    "gauss_newton": GaussNewtonCurvature,
-    "fisher": GaussNewtonCurvature,
+_CURVATURES: dict[str, products.Differentiate] = {
+    "hessian": products.HessianCurvature,
+    "gauss_newton": products.GaussNewtonCurvature,
+    "fisher": products.GaussNewtonCurvature,
     "empirical_fisher": products.EmpiricalFisherCurvature,
 }
 
@@ -89,7 +79,7 @@ def loss_operator(  # noqa: PLR0913 - options by keyword
     needs, sizes = needs_of(kind)
     with preserve_state(model), transformable(), torch.enable_grad():
         goal = objective(model, rule, parameters, dtype)
-        problem = make_problem(goal, loss_batches(data, loss is None), progress, loss is None, Room(memory, needs))
+        problem = make_problem(goal, data, progress, loss is None, memory, needs)
         if not sizes:
             needs(problem.objective, problem.objective.prepared(next(iter(problem.batches))))
         plan = planned(sizes[0], problem, memory)
@@ -139,7 +129,7 @@ def planned(per_sample: int, problem: LossProblem, memory: int | None) -> Produc
     return ProductPlan(kept, piece, max(1, int(batched // largest)))
 
 
-def needs_of(kind: str) -> tuple[Callable[[Objective, Batch], tuple[float, float]], list[int]]:
+def needs_of(kind: str) -> tuple[Needs, list[int]]:
     """What products need: bytes of graphs and what is added to them for each sample, and a few vectors beside.
 
     With it comes a list in which each call puts the bytes of the graphs alone.
@@ -168,26 +158,12 @@ class LossOperator(SymmetricOperator):
         self.samples, self.loss = problem.samples, problem.loss
         pure = problem.objective.pure
         self._order = FlatOrder({name: tuple(tensor.shape) for name, tensor in pure.parameters.items()})
-        self.names = list(self._order.shapes)
+        self.names, self.size = list(self._order.shapes), self._order.size
+        self.dtype, self.device = problem.objective.dtype, problem.objective.device
         self._versions = _versions(pure.model)
         self._pieces = len(problem.piece_sizes(plan.piece))
-        self._kept: list[BatchCurvature] = []
+        self._kept: list[products.BatchCurvature] = []
         self._probes = plan.probes
-
-    @property
-    def size(self) -> int:
-        """The number of chosen parameters."""
-        return self._order.size
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """What is computed in."""
-        return self._problem.objective.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model lives."""
-        return self._problem.objective.device
 
     @cached_property
     def gradient(self) -> Float[Tensor, " params"]:
@@ -195,7 +171,7 @@ class LossOperator(SymmetricOperator):
         total = torch.empty(self.size, 1, dtype=self._sum_dtype, device=self.device)
         goal = self._problem.objective
         with preserve_state(goal.pure.model), transformable(), torch.enable_grad():
-            known = [kept.gradient for kept in self._kept if isinstance(kept, HessianCurvature)]
+            known = [kept.gradient for kept in self._kept if isinstance(kept, products.HessianCurvature)]
             others = map(self._gradient_of, self._problem.pieces(self.plan.piece))
             for number, parts in enumerate(known if len(known) == self._pieces else others):
                 self._order.add_columns(total, [part.detach() for part in parts], anew=number == 0)
@@ -247,7 +223,7 @@ class LossOperator(SymmetricOperator):
             )
         return total.div_(self._problem.divisor).to(block)
 
-    def _curvatures(self) -> Iterator[BatchCurvature]:
+    def _curvatures(self) -> Iterator[products.BatchCurvature]:
         """The curvature of each piece: of the kept ones, then of the others, which are built and dropped in turn."""
         yield from self._kept
         known = len(self._kept)
@@ -263,7 +239,7 @@ class LossOperator(SymmetricOperator):
                     self._kept.append(curvature)
                 del curvature
 
-    def _add_products(self, sums: Tensor, curvature: BatchCurvature, few: Tensor, anew: bool) -> None:
+    def _add_products(self, sums: Tensor, curvature: products.BatchCurvature, few: Tensor, anew: bool) -> None:
         """Add the curvature times a few columns, or begin `anew` with it: as one where that works, else one by one."""
         vectors, probes = self._order.split_columns(few), few.shape[1]
         if probes > 1 and self._probes > 1:

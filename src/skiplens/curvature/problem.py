@@ -160,33 +160,29 @@ PIECE_BYTES = 96 * 2**20
 _COMPARED = 256  # samples in which it is seen how a loss adds up, where batches may be cut
 
 
-@dataclass(frozen=True)
-class Room:
-    """The memory that may be used, and what is needed: for each sample at once, and beside them."""
+Needs = Callable[[Objective, Batch], tuple[float, float]]  # bytes for each sample at once, and beside them
 
-    memory: int | None
-    needs: Callable[[Objective, Batch], tuple[float, float]]
 
-    def samples(self, objective: Objective, first: Batch, splits: bool) -> int | None:
-        """How many samples may go through the model at once without derivatives; None if batches may not be cut.
+def _samples_at_once(objective: Objective, first: Batch, splits: bool, memory: int | None, needs: Needs) -> int | None:
+    """How many samples may go through the model at once without derivatives; None if batches may not be cut.
 
-        A budget is refused that does not hold what will be done with one sample, or with a batch that may not be cut.
-        """
-        at_least = 1 if splits else first.samples
-        if self.memory is not None:
-            each, beside = self.needs(objective, first)
-            what = f"{at_least} sample{'s' * (at_least > 1)} at once"
-            require_least(self.memory, each * at_least + beside, what)
-        if not splits:
-            return None
-        room = min(PIECE_BYTES, budget_bytes(objective.device, self.memory))
-        return max(1, room // functional.saved_bytes_per_sample(objective.pure, samples_of(first.inputs)))
+    A budget is refused that does not hold what will be done with one sample, or with a batch that may not be cut.
+    """
+    at_least = 1 if splits else first.samples
+    if memory is not None:
+        each, beside = needs(objective, first)
+        require_least(memory, each * at_least + beside, f"{at_least} sample{'s' * (at_least > 1)} at once")
+    if not splits:
+        return None
+    room = min(PIECE_BYTES, budget_bytes(objective.device, memory))
+    return max(1, room // functional.saved_bytes_per_sample(objective.pure, samples_of(first.inputs)))
 
 
 def make_problem(
-    objective: Objective, batches: Batches, progress: Progress, model_returns_loss: bool, room: Room
+    objective: Objective, data: Any, progress: Progress, model_returns_loss: bool, memory: int | None, needs: Needs
 ) -> LossProblem:
     """The problem, after two passes over the data that must give the same loss; in pieces for which there is room."""
+    batches = loss_batches(data, model_returns_loss)
     model_returns_loss = model_returns_loss or objective.rule.plain is returned_loss_of
     first = objective.prepared(next(iter(batches)))
     first = first if model_returns_loss else first.labelled()
@@ -196,7 +192,7 @@ def make_problem(
         rule = replace(rule, combination=found_combination(objective, seen, model_returns_loss))
         objective = replace(objective, rule=rule)
     splits = splits and rule.combination != "whole"
-    piece = room.samples(objective, first, splits)
+    piece = _samples_at_once(objective, first, splits, memory, needs)
     totals, shares, sizes = [], [], []
     for number, batch in enumerate(batches, start=1):
         batch = objective.prepared(batch)
@@ -209,11 +205,9 @@ def make_problem(
             f"The loss is neither a mean nor a sum over samples, so those of {len(sizes)} batches do not add up to "
             "one. Hand over all data as one batch, or a loss that is a mean or a sum over samples."
         )
-    ordered = repeats_in_order(objective, batches, totals, piece)
-    divisor = sum(shares) or 1.0
-    return LossProblem(
-        objective, batches, sum(sizes), tuple(sizes), sum(totals) / divisor, divisor, ordered=ordered, splits=splits
-    )
+    ordered, divisor = repeats_in_order(objective, batches, totals, piece), sum(shares) or 1.0
+    loss = sum(totals) / divisor
+    return LossProblem(objective, batches, sum(sizes), tuple(sizes), loss, divisor, ordered, splits)
 
 
 def _may_be_cut(objective: Objective, first: Batch) -> bool:

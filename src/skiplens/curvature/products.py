@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,7 +14,7 @@ from skiplens.base.errors import InvalidInputError, NotReachedError, NotTwiceDif
 from skiplens.base.memory import is_shortage
 from skiplens.curvature.problem import Objective, require_scalar
 from skiplens.graph.batch import Batch
-from skiplens.graph.functional import main_output
+from skiplens.graph.functional import main_output, nodes_behind, saved_tensors
 
 Tensors = Sequence[Tensor]
 _MISSING = re.compile(r"derivative for '?(?:aten::)?(?P<operation>\w+)'? is not implemented")
@@ -118,29 +118,20 @@ Differentiate = Callable[[Objective, Batch], BatchCurvature]  # makes the curvat
 
 def graph_bytes_per_sample(differentiate: Differentiate, objective: Objective, batch: Batch) -> int:
     """Bytes that the graph keeps for each sample, measured on a few; refused where a second derivative is missing."""
-    own = {v.data_ptr() for _, v in objective.pure.aliases.values() if v.layout is torch.strided}
+    own, few = [value for _, value in objective.pure.aliases.values()], batch.first(4)
+    made: list[BatchCurvature] = []
 
-    def built(few: Batch) -> tuple[BatchCurvature, int]:
-        sizes: dict[int, int] = {}
+    def kept_of(few: Batch) -> int:
+        return sum(saved_tensors(lambda: made.append(differentiate(objective, few)), own))
 
-        def note(tensor: Tensor) -> Tensor:
-            if tensor.layout is torch.strided and tensor.data_ptr() not in own:
-                sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-            return tensor.detach()  # else an operation that keeps its own result would keep itself for ever
-
-        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            curvature = differentiate(objective, few)
-        return curvature, sum(sizes.values())
-
-    few = batch.first(4)
     try:
-        curvature, kept = built(few)
+        kept = kept_of(few)
     except (InvalidInputError, RuntimeError) as error:
         if is_shortage(error):
             raise
         few = batch  # model or loss may want whole batches; what they do not want either is reported by this call
-        curvature, kept = built(few)
-    _require_twice(curvature, objective, few)
+        kept = kept_of(few)
+    _require_twice(made[-1], objective, few)
     return kept // few.samples + 1
 
 
@@ -170,19 +161,6 @@ def _refused(operation: str, objective: Objective, few: Batch) -> NotTwiceDiffer
         f"The operation {name!r} {where} has no second derivative in torch, and Hessian products need one. Replace it "
         "by operations that have one (for attention, the plain formula), or choose parameters that come after it."
     )
-
-
-def nodes_behind(tensors: Iterable[Tensor], seen: set[Any] | None = None) -> Iterator[Any]:
-    """Every node of the autograd graph that the tensors come from, but those in `seen`, which grows."""
-    seen = set() if seen is None else seen
-    waiting: list[Any] = [tensor.grad_fn for tensor in tensors]
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        yield node
-        waiting.extend(parent for parent, _ in node.next_functions)
 
 
 def module_of_node(operation: str, objective: Objective, batch: Batch) -> str:

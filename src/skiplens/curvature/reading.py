@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
+from skiplens.curvature.problem import FlatOrder
 from skiplens.linalg.conditioning import absolute_quantile, condition_number
-from skiplens.readings.reading import Reading
+from skiplens.readings.reading import Reading, no_numbers
 
 Interval = tuple[float, float]
 
@@ -22,10 +22,6 @@ MATRICES = {
 """What the matrices are called."""
 
 FLAT = 0.1  # a direction is flat if its |eigenvalue| is at most this part of the largest
-
-
-def _none(*shape: int) -> Tensor:
-    return torch.zeros(shape or (0,), dtype=torch.float64)
 
 
 class HessianSpectrum(Reading, kind="curvature"):
@@ -74,14 +70,14 @@ class HessianSpectrum(Reading, kind="curvature"):
     samples: int
     loss: float
     gradient_norm: float
-    eigenvalues: Float[Tensor, " params"] = field(default_factory=_none)
+    eigenvalues: Float[Tensor, " params"] = field(default_factory=no_numbers)
     nodes: Float[Tensor, " nodes"]
     weights: Float[Tensor, " nodes"]
     largest: float
     smallest: float
-    extremes: Float[Tensor, " rank"] = field(default_factory=_none)
-    extreme_residuals: Float[Tensor, " rank"] = field(default_factory=_none)
-    vectors: Float[Tensor, "vector_params vector_rank"] = field(default_factory=lambda: _none(0, 0))
+    extremes: Float[Tensor, " rank"] = field(default_factory=no_numbers)
+    extreme_residuals: Float[Tensor, " rank"] = field(default_factory=no_numbers)
+    vectors: Float[Tensor, "vector_params vector_rank"] = field(default_factory=lambda: no_numbers(0, 0))
     trace: float
     trace_error: float = 0.0
     frobenius_norm: float
@@ -152,9 +148,4 @@ class HessianSpectrum(Reading, kind="curvature"):
 
     def vector(self, rank: int) -> dict[str, Tensor]:
         """The eigenvector of `extremes[rank]` by parameter name, each part in the parameter's shape."""
-        parts, start = {}, 0
-        for name, shape in self.parameter_shapes.items():
-            size = int(torch.Size(shape).numel())
-            parts[name] = self.vectors[start : start + size, rank].reshape(shape)
-            start += size
-        return parts
+        return FlatOrder(dict(self.parameter_shapes)).unflatten(self.vectors[:, rank])

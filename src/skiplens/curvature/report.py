@@ -18,9 +18,9 @@ from skiplens.graph.functional import pure_model
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
-from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
-from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
-from skiplens.readings.finding import Finding, Rule, rule_words
+from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, in_order, numbers
+from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, ReadingView, Scale, Section
+from skiplens.readings.finding import Finding, Rule, finding_with, rule_words
 from skiplens.readings.reading import Provenance
 
 MOST_EXACT = 100  # parameters up to which all eigenvalues are computed: one product each
@@ -72,11 +72,11 @@ class CurvatureLens(Lens):
         each = PASSES_OF_A_PRODUCT * effort.probes * batch.samples
         spent = replace(effort, steps=subject.afforded(each, effort.steps, min(FEWEST_STEPS, effort.steps)))
         asked = spent.options(pure.parameter_count, randomness.seed)
-        tight = SPARE_VECTORS * pure.parameter_count * pure.dtype.itemsize > SHARE_OF_VECTORS * budget_bytes(
+        needed = SPARE_VECTORS * pure.parameter_count * pure.dtype.itemsize
+        if spent != effort or needed > SHARE_OF_VECTORS * budget_bytes(
             pure.device
-        )
-        if spent != effort or tight:  # the moments then come from the density, without products of their own
-            # a few steps keep no basis, which they do not need; where there is not even that room they get the usual
+        ):  # the moments then come from the density, without products of their own
+            # so few steps need no basis, so a budget that holds none is enough, if there is even that room
             least = max(FEWEST_BYTES, VECTORS * pure.parameter_count * pure.dtype.itemsize)
             asked |= {"moment_products": 0, "memory": least if least <= free_bytes(pure.device) else None}
         whole = hessian_spectrum(subject.model, batch, loss=loss, progress=progress, **asked)
@@ -121,11 +121,10 @@ def eigenvalue_density(reading: HessianSpectrum) -> Figure:
     else:
         values = reading.eigenvalues if len(reading.eigenvalues) <= _MOST_POINTS else reading.eigenvalues[[0, -1]]
         marks = (curve, Points(numbers(values), (floor,) * len(values), "eigenvalues"), *ends)
+    bumps = " Inner bumps are groups of eigenvalues that so few products do not tell apart." * sampled
     caption = (
-        "How many directions have which curvature, on a logarithmic axis. Left of zero the loss curves down: "
-        "a saddle. A peak at zero with a few far-away eigenvalues is a badly conditioned loss."
-        + " Inner bumps are groups of eigenvalues that so few products do not tell apart."
-        * sampled
+        "How many directions have which curvature, on a logarithmic axis. Left of zero the loss curves down: a saddle. "
+        f"A peak at zero with a few far-away eigenvalues is a badly conditioned loss.{bumps}"
     )
     words = ("eigenvalue_density", f"Eigenvalues of the {reading.matrix_name}", caption, "eigenvalue", "density")
     return Figure(*words, marks, y_log=True)
@@ -147,10 +146,9 @@ def eigenvalues_by_size(reading: HessianSpectrum) -> Figure | None:
         "Share of directions in which the loss curves up, or down, more strongly than x. Where both curves lie "
         "together the loss has as many ways down as up at that steepness."
     )
-    marks: tuple[Mark, ...] = (*lines, Reference(reading.largest_absolute, "steepest", axis="x"))
-    words = ("eigenvalues_by_size", "How many directions are steeper than x", caption)
-    labels = ("steepness x", "share of directions")
-    return Figure(*words, *labels, marks, x_log=True, y_log=True)
+    title, labels = "How many directions are steeper than x", ("steepness x", "share of directions")
+    steepest = Reference(reading.largest_absolute, "steepest", axis="x")
+    return Figure("eigenvalues_by_size", title, caption, *labels, (*lines, steepest), x_log=True, y_log=True)
 
 
 def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
@@ -164,16 +162,15 @@ def extremes_by_block(reading: HessianSpectrum) -> Figure | None:
         errors = numbers([float(block.extreme_residuals[place]) for block in blocks.values()]) if sampled else ()
         marks.append(Bars(names, numbers([getattr(block, end) for block in blocks.values()]), end, errors))
     caption = (
-        "Largest and smallest eigenvalue when only the parameters of one residual block move. The block with "
-        "the longest bars is the steepest; bars below zero are directions that lead down. An eigenvalue lies "
-        "within each error bar."
+        "Largest and smallest eigenvalue when only the parameters of one residual block move. The block with the "
+        "longest bars is the steepest; bars below zero are directions that lead down. An eigenvalue lies within each "
+        "error bar."
     )
     words = ("extremes_by_block", "Steepest directions of each block", caption, "residual block", "eigenvalue")
     return Figure(*words, tuple(marks), block_places=in_order(names))
 
 
 FIGURES = (eigenvalue_density, eigenvalues_by_size, extremes_by_block)
-
 _TELLING = 0.2  # an interval of the index wider than this is reported as not known
 
 
@@ -204,8 +201,8 @@ def curvature_section(reading: HessianSpectrum) -> Section:
         }
         for name, block in reading.blocks.items()
     )
-    words = (reading.kind, "Curvature of the loss", curvature_sentence(reading), facts, rows, reading.notes)
-    return Section(*words, figures=drawn(reading, FIGURES), provenance=provenance_of(reading))
+    told: dict[str, Any] = {"facts": facts, "rows": rows, "notes": reading.notes}
+    return Section.of(reading, "Curvature of the loss", curvature_sentence(reading), FIGURES, **told)
 
 
 def curvature_sentence(reading: HessianSpectrum) -> str:
@@ -270,13 +267,13 @@ def judge_hessian_condition(reading: HessianSpectrum) -> Iterator[Finding]:
     surely, most = reading.condition_interval[0], reading.largest_absolute
     if not surely > MANY_STEPS:
         return
-    words = rule_words(__file__)["hessian_condition"]
+    condition, words = reading.condition_number, rule_words(__file__)
     sentence = (
-        f"The loss is ill conditioned here: its steepest direction is {in_words(reading.condition_number, 2)} times as "
-        f"curved as the flattest tenth of all directions (at least {in_words(surely, 2)} with 95 % confidence)."
+        f"The loss is ill conditioned here: its steepest direction is {in_words(condition, 2)} times as curved as the "
+        f"flattest tenth of all directions (at least {in_words(surely, 2)} with 95 % confidence)."
     )
-    source, change = words["source"], words["change"].format(step=in_words(2 / most, 2))
-    yield Finding("hessian_condition", "note", sentence, reading.condition_number, MANY_STEPS, source, change)
+    change = words["hessian_condition"]["change"].format(step=in_words(2 / most, 2))
+    yield finding_with(words, "hessian_condition", "note", sentence, (condition, MANY_STEPS), change=change)
 
 
 RULES = (Rule("hessian_condition", (HessianSpectrum,), judge_hessian_condition),)

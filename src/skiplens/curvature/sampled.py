@@ -12,17 +12,8 @@ from skiplens.base.memory import budget_bytes, readable, require_fits
 from skiplens.curvature.operator import SPARE_VECTORS, Kind
 from skiplens.curvature.reading import FLAT
 from skiplens.linalg import LanczosOptions, SymmetricOperator, extreme_eigenpairs
+from skiplens.linalg import density as densities
 from skiplens.linalg.conditioning import SMALL_SHARE, condition_number
-from skiplens.linalg.density import (
-    DensityOptions,
-    SpectralDensity,
-    absolute_quantile_interval,
-    normal_curves,
-    ratio_of_means,
-    share_below_interval,
-    share_within_interval,
-    spectral_density,
-)
 from skiplens.linalg.trace import Moments, root_estimate, scatter_estimate, trace_and_frobenius
 
 Method = Literal["auto", "exact", "lanczos"]
@@ -84,8 +75,8 @@ def sampled_fields(
 ) -> dict[str, Any]:
     """What a reading says of an operator: extremes with residuals, everything else with error bars."""
     planned = plan(operator, options)
-    drawing = DensityOptions(options.probes, options.steps, planned.at_once, planned.reorthogonalise)
-    density = spectral_density(operator, randomness, drawing, progress)
+    drawing = densities.DensityOptions(options.probes, options.steps, planned.at_once, planned.reorthogonalise)
+    density = densities.spectral_density(operator, randomness, drawing, progress)
     if not bool(torch.isfinite(density.nodes).all()):
         raise SkiplensError("The products with the matrix are NaN or infinite; look for a loss that overflows.")
     each = 0 if planned.extreme_basis is None else min(options.extremes, operator.size // 2)
@@ -106,8 +97,10 @@ def sampled_fields(
         moments = trace_and_frobenius(operator, planned.moment_products, draws, known)
         progress("trace and norm", 1, 1)
         searched += moments.trace.products
-    else:
-        moments = _moments_of(density)
+    else:  # the first two moments of a probe's quadrature are exact for the probe
+        powers = [(density.weights * density.nodes**power).sum(1) * density.size for power in (1, 2)]
+        first, second = (scatter_estimate(values, 0) for values in powers)
+        moments = Moments(first, root_estimate(second))
     far = bool((residuals > FAR * ends.abs().max()).any())
     smallest = min(ends[0].item(), density.nodes.min().item())
     largest = max(ends[-1].item(), density.nodes.max().item())
@@ -128,11 +121,11 @@ def sampled_fields(
     }
 
 
-def _density_fields(density: SpectralDensity, smallest: float, largest: float) -> dict[str, Any]:
+def _density_fields(density: densities.SpectralDensity, smallest: float, largest: float) -> dict[str, Any]:
     """What a reading says of a density between the extremes."""
     nodes, weights = density.merged()
     top = max(abs(smallest), abs(largest))
-    least, most = absolute_quantile_interval(density, SMALL_SHARE)
+    least, most = densities.absolute_quantile_interval(density, SMALL_SHARE)
     width, grid = _grid(smallest, largest)
     heights, height_errors = density.smoothed(grid, width)
     return {
@@ -140,9 +133,9 @@ def _density_fields(density: SpectralDensity, smallest: float, largest: float) -
         "nodes": nodes,
         "weights": weights,
         "condition_interval": (condition_number(top, most), condition_number(top, least)),
-        "index_interval": share_below_interval(density),
-        "flat_interval": share_within_interval(density, FLAT * top),
-        "negative_mass_error": ratio_of_means(density, lambda x: (-x).clamp_min(0), torch.abs)[1],
+        "index_interval": densities.share_below_interval(density),
+        "flat_interval": densities.share_within_interval(density, FLAT * top),
+        "negative_mass_error": densities.ratio_of_means(density, lambda x: (-x).clamp_min(0), torch.abs)[1],
         "probes": density.probes,
         "steps": density.nodes.shape[1],
         "grid": grid,
@@ -150,13 +143,6 @@ def _density_fields(density: SpectralDensity, smallest: float, largest: float) -
         "density_error": height_errors,
         "smoothing_width": width,
     }
-
-
-def _moments_of(density: SpectralDensity) -> Moments:
-    """Trace and norm; the first two moments of a probe's quadrature are exact for the probe."""
-    powers = [(density.weights * density.nodes**power).sum(1) * density.size for power in (1, 2)]
-    first, second = (scatter_estimate(values, 0) for values in powers)
-    return Moments(first, root_estimate(second))
 
 
 def notes_on(planned: "SpectrumPlan", options: SpectrumOptions, unsure: float = 0.0) -> Iterator[str]:
@@ -238,7 +224,7 @@ def exact_curve(eigenvalues: Tensor) -> dict[str, Any]:
     """The fields of a reading that hold a smoothed density on a grid, for eigenvalues that are all known."""
     width, grid = _grid(eigenvalues[0].item(), eigenvalues[-1].item())
     weights = torch.full_like(eigenvalues, 1 / len(eigenvalues))
-    values = normal_curves(eigenvalues[None], weights[None], grid.to(eigenvalues.device), width)[0]
+    values = densities.normal_curves(eigenvalues[None], weights[None], grid.to(eigenvalues.device), width)[0]
     return {"grid": grid, "density": values, "density_error": torch.zeros_like(grid), "smoothing_width": width}
 
 

@@ -18,7 +18,6 @@ from skiplens.curvature import sampled
 from skiplens.curvature.operator import Kind, LossOperator, loss_operator
 from skiplens.curvature.problem import loss_batches
 from skiplens.curvature.reading import FLAT, HessianSpectrum
-from skiplens.curvature.sampled import SHARE_OF_VECTORS, Method, SpectrumOptions, choose_method, exact_curve
 from skiplens.graph import ResidualBlock, find_residual_blocks
 from skiplens.graph.functional import ParameterChoice
 from skiplens.graph.inputs import require_module
@@ -33,7 +32,7 @@ def hessian_spectrum(  # noqa: PLR0913 - options by keyword
     data: Any,
     *,
     loss: Loss = "cross_entropy",
-    method: Method = "auto",
+    method: sampled.Method = "auto",
     kind: Kind = "hessian",
     parameters: ParameterChoice = None,
     blocks: bool | tuple[str, ...] = False,
@@ -85,7 +84,7 @@ def hessian_spectrum(  # noqa: PLR0913 - options by keyword
         >>> spectrum.eigenvalues.tolist(), spectrum.condition_number, spectrum.index
         ([1.0, 4.0], 4.0, 0.0)
     """
-    options = SpectrumOptions(
+    options = sampled.SpectrumOptions(
         method, kind, blocks, probes, steps, extremes, vectors, tolerance, max_products, moment_products, seed, memory
     )
     with preserve_state(require_module(model)):
@@ -99,14 +98,14 @@ class _Measurement:
     model: nn.Module
     loss: Loss
     data: Any
-    options: SpectrumOptions
+    options: sampled.SpectrumOptions
     progress: Progress
 
     def spectrum(self, parameters: ParameterChoice) -> HessianSpectrum:
         """The spectrum of the chosen parameters, with those of the blocks where they are asked for."""
         operator = self.operator(parameters)
         clock = Provenance.begin(self.options.difference(), self.options.seed, operator.device)
-        method = choose_method(operator, self.options)
+        method = sampled.choose_method(operator, self.options)
         groups: dict[str, tuple[str, ...]] = {}
         if self.options.blocks:
             first = next(iter(loss_batches(self.data, model_returns_loss=self.loss is None)))
@@ -128,7 +127,7 @@ class _Measurement:
     def operator(self, parameters: ParameterChoice) -> LossOperator:
         """The matrix of the chosen parameters."""
         how: dict[str, Any] = {"kind": self.options.kind, "memory": self.options.memory, "progress": self.progress}
-        with share_of_memory(1 - SHARE_OF_VECTORS):
+        with share_of_memory(1 - sampled.SHARE_OF_VECTORS):
             return loss_operator(self.model, self.data, loss=self.loss, parameters=parameters, **how)
 
     def principal(self, matrix: Tensor, operator: LossOperator, names: tuple[str, ...]) -> HessianSpectrum:
@@ -142,7 +141,7 @@ class _Measurement:
     def of_block(self, name: str, names: tuple[str, ...]) -> HessianSpectrum:
         """The spectrum of these parameters alone: exact where that takes fewer products than sampling."""
         operator, options = self.operator(names), replace(self.options, vectors=False)
-        if operator.size <= options.probes * options.steps and choose_method(operator, options) == "exact":
+        if operator.size <= options.probes * options.steps and sampled.choose_method(operator, options) == "exact":
             return self.reading(operator, exact_fields(operator.dense(), options), names)
         return self.reading(operator, self.sampled(operator, name), names)
 
@@ -183,7 +182,7 @@ def parameters_by_block(
 _ROUNDING = 1e-10  # an eigenvalue is negative beyond rounding if below this times the largest |eigenvalue|
 
 
-def exact_fields(matrix: Float[Tensor, "params params"], options: SpectrumOptions) -> dict[str, Any]:
+def exact_fields(matrix: Float[Tensor, "params params"], options: sampled.SpectrumOptions) -> dict[str, Any]:
     """What a reading says of a matrix: everything about its eigenvalues, in float64."""
     matrix = matrix.double()
     if not bool(torch.isfinite(matrix).all()):
@@ -219,7 +218,7 @@ def exact_fields(matrix: Float[Tensor, "params params"], options: SpectrumOption
         "flat_interval": (_share(values.abs() <= FLAT * top - error), _share(values.abs() <= FLAT * top + error)),
         "rounding": max(_ROUNDING * top, asymmetry),
         "products": size,
-        **exact_curve(values),
+        **sampled.exact_curve(values),
     }
 
 

@@ -261,6 +261,18 @@ OutputChoice = str | int | tuple[int, ...]
 """``"trace"``, ``"full"``, or the index of one output (a tuple for outputs with several axes)."""
 
 
+def nodes_behind(tensors: Iterable[Tensor], seen: set[Any] | None = None) -> Iterator[Any]:
+    """Every node of the autograd graph that the tensors come from, but those in `seen`, which grows."""
+    seen = set() if seen is None else seen
+    waiting: list[Any] = [tensor.grad_fn for tensor in tensors]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [parent for parent, _ in node.next_functions]
+            yield node
+
+
 @dataclass(frozen=True)
 class OutputSelection:
     """The flat outputs that are looked at, and whether each keeps its own axis in the result."""

@@ -146,7 +146,7 @@ def jacobians_section(reading: JacobianSpectrum) -> Section:
             ("its largest singular value", in_words(whole.largest)),
             ("its median singular value", in_words(whole.median)),
             ("its condition number", "infinite" if math.isinf(condition) else f"{at_least}{usual}"),
-            ("its log-volume (sum of ln σ)", f"{whole.log_volume:.4g}"),
+            ("its log-volume (sum of ln σ)", in_words(whole.log_volume, 4)),
             ("directions it stretches", percent(whole.above_one)),
             ("directions it loses (below 10⁻⁶)", percent(whole.near_zero)),
         ]

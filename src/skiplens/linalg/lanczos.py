@@ -66,7 +66,7 @@ def extreme_eigenpairs(
             f"{largest} largest and {smallest} smallest eigenpairs were asked of an operator of size {operator.size}; "
             f"ask for at least 1 and at most {operator.size} in all."
         )
-    search = _Search(operator, generator, largest, smallest, options or LanczosOptions())
+    search = _Search(operator, generator, (largest, smallest), options or LanczosOptions())
     while not search.finished():
         search.grow()
         if search.full() and not search.finished():
@@ -78,16 +78,16 @@ class _Search:
     """The Krylov basis V, its newest block and the projected matrix H = Vᵀ A V (all but the newest block's columns)."""
 
     def __init__(
-        self, operator: SymmetricOperator, generator: Generator, largest: int, smallest: int, options: LanczosOptions
+        self, operator: SymmetricOperator, generator: Generator, ends: tuple[int, int], options: LanczosOptions
     ) -> None:
         self.operator, self.generator = operator, generator
-        self.largest, self.smallest = largest, smallest
+        self.largest, self.smallest = ends
         self.block = max(1, min(options.block_size, operator.size))
         usual = torch.finfo(operator.dtype).eps ** (2 / 3)
         self.tolerance = usual if options.tolerance is None else options.tolerance
         self.max_products = options.max_products or max(1000, 10 * operator.size)
-        default = max(4 * (largest + smallest), 40) + 2 * self.block
-        self.capacity = min(operator.size, max(options.basis_size or default, largest + smallest + 2 * self.block))
+        default = max(4 * sum(ends), 40) + 2 * self.block
+        self.capacity = min(operator.size, max(options.basis_size or default, sum(ends) + 2 * self.block))
         self.products = 0
         first = self._random_block()
         self.basis = torch.linalg.qr(first).Q

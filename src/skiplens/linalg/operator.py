@@ -17,20 +17,12 @@ if TYPE_CHECKING:
 class SymmetricOperator(ABC):
     """A symmetric matrix known by its products with blocks of vectors."""
 
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Number of rows, and of columns."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> torch.dtype:
-        """Type of the vectors it takes and gives."""
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """Where the vectors live."""
+    size: int
+    """Number of rows, and of columns."""
+    dtype: torch.dtype
+    """Type of the vectors it takes and gives."""
+    device: torch.device
+    """Where the vectors live."""
 
     @abstractmethod
     def apply(self, block: Float[Tensor, "size vectors"]) -> Float[Tensor, "size vectors"]:
@@ -61,41 +53,23 @@ class SymmetricOperator(ABC):
         return LinearOperator(shape, matvec=matmat, matmat=matmat, rmatvec=matmat, dtype=dtype)
 
 
-class _LikeTensor(SymmetricOperator):
-    """Size, dtype and device are those of a tensor."""
-
-    _like: Tensor
-
-    @property
-    def size(self) -> int:
-        return self._like.shape[0]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._like.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self._like.device
-
-
-class DenseOperator(_LikeTensor):
+class DenseOperator(SymmetricOperator):
     """A symmetric matrix that is there in full."""
 
     def __init__(self, matrix: Float[Tensor, "size size"]) -> None:
-        self._like = matrix
+        self._matrix, self.size, self.dtype, self.device = matrix, len(matrix), matrix.dtype, matrix.device
 
     def apply(self, block: Float[Tensor, "size vectors"]) -> Float[Tensor, "size vectors"]:
         """The matrix times each column of `block`."""
-        return self._like @ block
+        return self._matrix @ block
 
 
-class FunctionOperator(_LikeTensor):
+class FunctionOperator(SymmetricOperator):
     """A symmetric matrix given by a function that multiplies one vector with it."""
 
     def __init__(self, product: Callable[[Tensor], Tensor], like: Float[Tensor, " size"]) -> None:
         """Take the product with a vector, and any vector of the shape (size,), dtype and device that it takes."""
-        self._product, self._like = product, like.detach()
+        self._product, self.size, self.dtype, self.device = product, len(like), like.dtype, like.device
 
     def apply(self, block: Float[Tensor, "size vectors"]) -> Float[Tensor, "size vectors"]:
         """The product with each column of `block`, one after the other."""

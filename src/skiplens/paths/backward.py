@@ -84,13 +84,8 @@ class _Sweep:
             with torch.enable_grad():
                 result = differentiable(step, slots)(*leaves)
                 outputs = list(result) if isinstance(result, list | tuple) else [result]
-            gradients = torch.autograd.grad(
-                [outputs[index] for index in arrived],
-                leaves,
-                [padded(stack, length) for stack in arrived.values()],
-                is_grads_batched=True,
-                allow_unused=True,
-            )
+            reached, weights = [outputs[i] for i in arrived], [padded(stack, length) for stack in arrived.values()]
+            gradients = torch.autograd.grad(reached, leaves, weights, is_grads_batched=True, allow_unused=True)
         except (RuntimeError, NotImplementedError) as error:
             raise SkiplensError(f"The gradient cannot be followed through {where(node)}: {error}") from error
         return {slot: gradient for slot, gradient in zip(slots, gradients, strict=True) if gradient is not None}
@@ -130,12 +125,8 @@ class _Readers:
         self.counting = counting
         named = ((node, network.exported.parameters.get(node.name)) for node in network.graph.nodes)
         self.parameters: Mapping[fx.Node, str] = {node: name for node, name in named if name in wanted}
-        reading = [
-            node
-            for node in network.graph.nodes
-            if not self.parameters.keys().isdisjoint(node.all_input_nodes)
-            and isinstance(rule_of(node), _LINEAR_IN_WEIGHTS)
-        ]
+        readers = [node for node in network.graph.nodes if self.parameters.keys() & set(node.all_input_nodes)]
+        reading = [node for node in readers if isinstance(rule_of(node), _LINEAR_IN_WEIGHTS)]
         read = {source for node in reading for source in node.all_input_nodes if source not in self.parameters}
         plan = activation_plan(network, network.node(network.output), sorted(read))
         self.fates = plan.fates

@@ -11,7 +11,6 @@ from skiplens.base import Float, InvalidInputError, Randomness, Settings, option
 from skiplens.graph.network import ResidualNetwork
 from skiplens.paths import forward
 from skiplens.paths.backward import pull_back, weight_paths
-from skiplens.paths.forward import BlockDerivatives, Counting, PathOrders, TotalDerivative, expand_signal
 from skiplens.paths.plan import frozen_plan, tangent_plan
 from skiplens.paths.step import padded
 from skiplens.readings.finding import listed
@@ -66,7 +65,7 @@ class Chunk:
 
 
 Towers = tuple[frozenset[int], ...]
-Expand = Callable[[Counting], Tensor]
+Expand = Callable[[forward.Counting], Tensor]
 """Something that is a sum over paths, as a stack of shape (entries, samples, numbers)."""
 
 
@@ -79,7 +78,7 @@ def expander(of: Of, chunk: Chunk, options: PathOptions, direction: Tensor | Non
         if direction is not None:
             raise InvalidInputError("direction means nothing for of='signal'; ask for of='jacobian' or of='gradient'.")
         plan = frozen_plan(chunk.network, chunk.output)
-        return lambda counting: _centred_rows(expand_signal(plan, counting), chunk.count, options)
+        return lambda counting: _centred_rows(forward.expand_signal(plan, counting), chunk.count, options)
     plan = tangent_plan(chunk.network, chunk.output)
     if of == "gradient":
         cotangent = _output_gradient(chunk, direction, randomness)
@@ -181,17 +180,17 @@ def tally(expand: Expand, blocks: int, options: PathOptions, randomness: Randomn
     """The sums of one chunk and one direction; `towers` are the blocks of each tower that the output multiplies."""
     whole = options.max_order is None or options.max_order >= blocks
     orders = 1 + (blocks if options.max_order is None else min(blocks, options.max_order))
-    stack = expand(PathOrders(options.max_order))
+    stack = expand(forward.PathOrders(options.max_order))
     kept = stack.new_zeros(stack.shape[1:], dtype=torch.float64)
     for entry in stack:
         kept += entry
-    total = kept if whole else expand(BlockDerivatives(derivatives=False))[0].double()
+    total = kept if whole else expand(forward.BlockDerivatives(derivatives=False))[0].double()
     energies, products = _energies(stack, orders), _products(stack, total, orders)
     del stack  # it may be as large as all that fits
     if whole:
         slope = float(torch.arange(len(products), dtype=torch.float64) @ products)
     else:
-        derivative = expand(TotalDerivative())
+        derivative = expand(forward.TotalDerivative())
         slope = float((derivative[1].double() * total).sum()) if len(derivative) > 1 else 0.0
     through = total.new_zeros(0, 1, 1)
     if options.blocks or options.pairs:
@@ -208,12 +207,12 @@ def tally(expand: Expand, blocks: int, options: PathOptions, randomness: Randomn
         block_energy=_energies(through, len(through)).sum(1),
         block_products=_products(through, total, len(through)),
         pair_energy=_pairs(expand, through) if options.pairs else torch.zeros(0, 0, dtype=torch.float64),
-        signed=_by_counting(expand, orders, [PathOrders(options.max_order, row) for row in signs]),
-        towers=_by_counting(expand, orders, [PathOrders(options.max_order, counted=tower) for tower in towers]),
+        signed=_by_counting(expand, orders, [forward.PathOrders(options.max_order, row) for row in signs]),
+        towers=_by_counting(expand, orders, [forward.PathOrders(options.max_order, counted=tower) for tower in towers]),
     )
 
 
-def _by_counting(expand: Expand, orders: int, countings: list[PathOrders]) -> Tensor:
+def _by_counting(expand: Expand, orders: int, countings: list[forward.PathOrders]) -> Tensor:
     """The energies of paths, a row for each way to count them; a branch that is not counted is held."""
     rows = [_energies(expand(counting), orders).sum(1) for counting in countings]
     return torch.stack(rows) if rows else torch.zeros(0, 0, dtype=torch.float64)
@@ -233,7 +232,7 @@ def _products(stack: Tensor, total: Tensor, length: int) -> Tensor:
 
 def _through_blocks(expand: Expand, factors: tuple[float, ...]) -> Tensor:
     """For each block the sum of all paths through it, with every branch times its factor."""
-    return padded(expand(BlockDerivatives(factors)), len(factors) + 1)[1:]
+    return padded(expand(forward.BlockDerivatives(factors)), len(factors) + 1)[1:]
 
 
 def _pairs(expand: Expand, through: Tensor) -> Tensor:
@@ -265,18 +264,16 @@ def weight_energies(
     network = chunk.network
     wanted = {name for block in network.blocks for name in block.branch.parameters}
     cotangent = _output_gradient(chunk, direction, randomness.child("direction", 0))
-    pulled = pull_back(tangent_plan(network, chunk.output, wanted), PathOrders(), cotangent)
+    pulled = pull_back(tangent_plan(network, chunk.output, wanted), forward.PathOrders(), cotangent)
     parameters = network.exported.parameters
     behind = {parameters[node]: _energy(stack) for node, stack in pulled if node in parameters}
     whole = {name: _energy(stack) for name, stack in weight_paths(network, wanted, cotangent)}
-    note: tuple[str, ...] = ()
-    left_out = sorted(behind.keys() - whole.keys())
-    if left_out:
-        note = (
-            f"The gradient by whole paths leaves out {listed(tuple(left_out), 3)}: what they read has no frozen form, "
-            "or they are computed with before they are used.",
-        )
-    return _by_block(network, behind), _by_block(network, whole), note
+    left_out = tuple(sorted(behind.keys() - whole.keys()))
+    note = (
+        f"The gradient by whole paths leaves out {listed(left_out, 3)}: what they read has no frozen form, or they are "
+        "computed with before they are used."
+    )
+    return _by_block(network, behind), _by_block(network, whole), (note,) if left_out else ()
 
 
 def _energy(stack: Tensor) -> Tensor:

@@ -161,10 +161,7 @@ def _channel_factor(network: ResidualNetwork, node: fx.Node) -> Tensor | None:
     """The parameter by which an operation multiplies each channel, if it does; its shift comes later in the call."""
     if operation(node) not in NORMALISING and operation(node) != "aten.mul":
         return None
-    for argument in node.args:
-        name = network.exported.parameters.get(argument.name) if isinstance(argument, fx.Node) else None
-        if name is not None:
-            parameter = network.model.get_parameter(name)
-            if parameter.numel() == max(parameter.shape, default=1):  # one axis at most is longer than 1
-                return parameter
-    return None
+    named = (network.exported.parameters.get(source.name) for source in node.all_input_nodes)
+    read = (network.model.get_parameter(name) for name in named if name is not None)
+    # one axis at most is longer than 1
+    return next((parameter for parameter in read if parameter.numel() == max(parameter.shape, default=1)), None)

@@ -175,17 +175,12 @@ def check_scales(scales: Tensor) -> Float[Tensor, " layers"]:
 
 def _equal_scales(blocks: int, ratio: float) -> Tensor:
     """Batch-norm scales with λ_l²/λ_1² = ratio."""
-    scales = torch.full((blocks + 1,), math.sqrt(ratio), dtype=torch.float64)
-    scales[0] = 1
-    return scales
+    return torch.tensor([1.0, math.sqrt(ratio)], dtype=torch.float64).repeat_interleave(torch.tensor([1, blocks]))
 
 
+_IN_PHASE = "branches add up in phase, as those with a positive mean do (the paper's law)"
 LAWS = (
-    PathLaw(
-        "squared_binomial",
-        "branches add up in phase, as those with a positive mean do (the paper's law)",
-        squared_binomial,
-    ),
+    PathLaw("squared_binomial", _IN_PHASE, squared_binomial),
     PathLaw(
         "binomial", "branches are independent of each other, as zero-mean branches without normalisation are", binomial
     ),

@@ -8,13 +8,9 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.readings.reading import Reading
+from skiplens.readings.reading import Reading, no_numbers
 
 HELD = "no path leads through the block: what it makes reaches the output in gates or attention weights alone"
-
-
-def _none(*shape: int) -> Tensor:
-    return torch.zeros(shape or (0,), dtype=torch.float64)
 
 
 class PathSpectrum(Reading, kind="paths"):
@@ -51,8 +47,7 @@ class PathSpectrum(Reading, kind="paths"):
     """
 
     may_lack: ClassVar[Mapping[str, str]] = {
-        "shares": "the output is zero",
-        "coherent_depth": "the output is zero",
+        **dict.fromkeys(("shares", "coherent_depth"), "the output is zero"),
         "block_energy": HELD,
         "block_shares": f"the output is zero, or {HELD}",
         "pair_energy": HELD,
@@ -67,22 +62,22 @@ class PathSpectrum(Reading, kind="paths"):
     sample_energy: Float[Tensor, "samples orders"]
     coherent_depth: float
     block_names: tuple[str, ...]
-    block_energy: Float[Tensor, " seen_blocks"] = field(default_factory=_none)
-    block_shares: Float[Tensor, " seen_blocks"] = field(default_factory=_none)
-    pair_energy: Float[Tensor, "paired paired"] = field(default_factory=lambda: _none(0, 0))
-    incoherent: Float[Tensor, " signed_orders"] = field(default_factory=_none)
-    incoherent_error: Float[Tensor, " signed_orders"] = field(default_factory=_none)
+    block_energy: Float[Tensor, " seen_blocks"] = field(default_factory=no_numbers)
+    block_shares: Float[Tensor, " seen_blocks"] = field(default_factory=no_numbers)
+    pair_energy: Float[Tensor, "paired paired"] = field(default_factory=lambda: no_numbers(0, 0))
+    incoherent: Float[Tensor, " signed_orders"] = field(default_factory=no_numbers)
+    incoherent_error: Float[Tensor, " signed_orders"] = field(default_factory=no_numbers)
     remainder: float = 0.0
     law: str = ""
     depth_ratio: float = float("nan")
     law_distance: float = float("nan")
-    law_energy: Float[Tensor, " law_orders"] = field(default_factory=_none)
+    law_energy: Float[Tensor, " law_orders"] = field(default_factory=no_numbers)
     weight_energy: Mapping[str, Tensor] = field(default_factory=dict)
     weight_path_energy: Mapping[str, Tensor] = field(default_factory=dict)
-    gradient_energy: Float[Tensor, "gradients gradient_orders"] = field(default_factory=lambda: _none(0, 0))
+    gradient_energy: Float[Tensor, "gradients gradient_orders"] = field(default_factory=lambda: no_numbers(0, 0))
     tower_names: tuple[str, ...] = ()
     tower_blocks: tuple[int, ...] = ()
-    tower_energy: Float[Tensor, "towers tower_orders"] = field(default_factory=lambda: _none(0, 0))
+    tower_energy: Float[Tensor, "towers tower_orders"] = field(default_factory=lambda: no_numbers(0, 0))
     notes: tuple[str, ...] = ()
 
     @property

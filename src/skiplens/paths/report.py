@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -14,9 +14,10 @@ from skiplens.paths.expanders import PathOptions
 from skiplens.paths.laws import LAWS
 from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
-from skiplens.plots.figure import COLOURS, Bars, Figure, Heat, Line, Points, Reference, drawn, in_order, numbers
-from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
-from skiplens.readings.finding import Finding, Rule, Severity, listed, rule_words
+from skiplens.plots.figure import COLOURS, Bars, Figure, Heat, Line, Points, Reference, in_order, numbers
+from skiplens.plots.network_drawing import orders_drawn
+from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section
+from skiplens.readings.finding import Finding, Rule, Severity, finding_with, listed, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
 
@@ -57,31 +58,33 @@ class PathsLens(Lens):
 
 
 _FLOOR = 1e-12  # shares below this are not drawn
+_BRANCHES_AND_SHARE = ("branches on the path", "share of the energy")
 
 
 def energy_by_order(reading: PathSpectrum) -> Figure | None:
     """The share of energy of paths through r branches, beside the incoherent one and the law that fits."""
     if not reading.blocks:
         return None
-    orders = numbers(range(len(reading.energy)))
     shown = {reading.of: reading.distribution}
     if reading.gradient_energy.numel():
         shown["gradient"] = reading.gradient_distribution
+    count = max(orders_drawn(shares.tolist()) for shares in shown.values())
+    orders = numbers(range(count))
     labels = tuple(str(int(order)) for order in orders)
-    bars = [Bars(labels, numbers(shares), of, colour=COLOURS.get(of, "")) for of, shares in shown.items()]
+    bars = [Bars(labels, numbers(shares[:count]), of, colour=COLOURS.get(of, "")) for of, shares in shown.items()]
     lines: list[Line] = []
     if len(reading.law_energy):
         law = reading.law.replace("_", " ")
-        lines.append(Line(orders, numbers(reading.law_energy), law, dashed=True, colour=COLOURS["law"]))
+        lines.append(Line(orders, numbers(reading.law_energy[:count]), law, dashed=True, colour=COLOURS["law"]))
     if len(reading.incoherent):
         shares = reading.incoherent / reading.incoherent.sum()
-        lines.append(Line(orders, numbers(shares), "paths added without their signs"))
+        lines.append(Line(orders, numbers(shares[:count]), "paths added without their signs"))
     caption = (
         f"Share of energy of all paths through exactly r of the {reading.blocks} branches. Its mean, "
         f"{reading.mean_depth:.2f}, is how deep the network is for these inputs."
     )
-    labels = ("branches on the path", "share of the energy")
-    return Figure("energy_by_order", f"Path spectrum of the {reading.of}", caption, *labels, (*bars, *lines))
+    words = ("energy_by_order", f"Path spectrum of the {reading.of}", caption, *_BRANCHES_AND_SHARE)
+    return Figure(*words, (*bars, *lines))
 
 
 def energy_by_order_logarithmic(reading: PathSpectrum) -> Figure | None:
@@ -96,26 +99,22 @@ def energy_by_order_logarithmic(reading: PathSpectrum) -> Figure | None:
         drawn, name = reading.law_energy > _FLOOR, reading.law.replace("_", " ")
         marks.append(Line(numbers(orders[drawn]), numbers(reading.law_energy[drawn]), name, dashed=True))
     caption = "The same shares on a logarithmic axis: how fast very short and very long paths fade."
-    words = ("energy_by_order_logarithmic", "Tails of the path spectrum", caption)
-    labels = ("branches on the path", "share of the energy")
-    return Figure(*words, *labels, tuple(marks), y_log=True)
+    words = ("energy_by_order_logarithmic", "Tails of the path spectrum", caption, *_BRANCHES_AND_SHARE)
+    return Figure(*words, tuple(marks), y_log=True)
 
 
 def energy_by_block(reading: PathSpectrum) -> Figure | None:
     """What all paths through each block contribute together."""
     if not len(reading.block_energy):
         return None
-    shares = reading.block_energy / reading.total_energy
     caption = (
-        "Energy of the sum of all paths through a block, and its share along the output itself; shares near "
-        "zero are blocks that could be deleted."
-    )
-    marks = (
-        Bars(reading.block_names, numbers(shares), "energy"),
-        Bars(reading.block_names, numbers(reading.block_shares), "along the output"),
+        "Energy of the sum of all paths through a block, and its share along the output itself; shares near zero are "
+        "blocks that could be deleted."
     )
     words = ("energy_by_block", "Contribution of each block", caption, "residual block", "relative to the whole")
-    return Figure(*words, marks, block_places=in_order(reading.block_names))
+    shares = {"energy": reading.block_energy / reading.total_energy, "along the output": reading.block_shares}
+    bars = tuple(Bars(reading.block_names, numbers(values), name) for name, values in shares.items())
+    return Figure(*words, bars, block_places=in_order(reading.block_names))
 
 
 def energy_by_pair(reading: PathSpectrum) -> Figure | None:
@@ -125,7 +124,8 @@ def energy_by_pair(reading: PathSpectrum) -> Figure | None:
     rows = tuple(numbers(row / reading.total_energy) for row in reading.pair_energy)
     caption = "Energy of the sum of all paths through both blocks; dark pairs do not work together."
     words = ("energy_by_pair", "Contribution of each pair of blocks", caption, "residual block", "residual block")
-    return Figure(*words, (Heat(rows, "energy", reading.block_names),), block_places=in_order(reading.block_names))
+    heat = Heat(rows, "energy", reading.block_names)
+    return Figure(*words, (heat,), block_places=in_order(reading.block_names))
 
 
 def depth_by_sample(reading: PathSpectrum) -> Figure | None:
@@ -134,19 +134,15 @@ def depth_by_sample(reading: PathSpectrum) -> Figure | None:
         return None
     depths = reading.sample_depths.sort().values
     caption = (
-        f"Samples sorted by the number of branches their energy passes on average; they differ by "
+        "Samples sorted by the number of branches their energy passes on average; they differ by "
         f"{reading.depth_spread:.2f} (standard deviation)."
     )
-    marks = (
-        Points(numbers(range(1, len(depths) + 1)), numbers(depths), "samples"),
-        Reference(reading.mean_depth, "of all together"),
-    )
     words = ("depth_by_sample", "Mean depth of each sample", caption, "sample, sorted", "mean depth (branches)")
-    return Figure(*words, marks)
+    samples = Points(numbers(range(1, len(depths) + 1)), numbers(depths), "samples")
+    return Figure(*words, (samples, Reference(reading.mean_depth, "of all together")))
 
 
 FIGURES = (energy_by_order, energy_by_order_logarithmic, energy_by_block, energy_by_pair, depth_by_sample)
-
 _NAMES = {"signal": "signal", "jacobian": "derivative along a random direction", "gradient": "gradient"}
 
 
@@ -159,8 +155,8 @@ def paths_section(reading: PathSpectrum) -> Section:
         {"block": name, "energy": _told(energy / total), "along the output": _told(share)}
         for name, energy, share in seen_blocks
     )
-    words = (reading.kind, "Path spectrum", paths_sentence(reading), _facts(reading), rows, reading.notes)
-    return Section(*words, figures=drawn(reading, FIGURES), provenance=provenance_of(reading))
+    told: dict[str, Any] = {"facts": _facts(reading), "rows": rows, "notes": reading.notes}
+    return Section.of(reading, "Path spectrum", paths_sentence(reading), FIGURES, **told)
 
 
 def paths_sentence(reading: PathSpectrum) -> str:
@@ -217,7 +213,6 @@ def _facts(reading: PathSpectrum) -> tuple[tuple[str, str], ...]:
 
 
 FAR_BELOW = 0.5  # share of the depth of a network with branches of power 1/L under which a network counts as shallow
-
 LITTLE = 0.01  # share of the least contribution of such a network's blocks under which a block counts as idle
 
 
@@ -234,14 +229,14 @@ def judge_depth(paths: PathSpectrum, signal: SignalReading) -> Iterator[Finding]
     started = {name for name, order in zip(signal.block_names, signal.zero_factors.tolist(), strict=True) if order}
     rounding = torch.finfo(getattr(torch, signal.precision)).eps
     lost = [name for name in idle_blocks(paths, rounding) if name not in started]
-    sentence = (
-        f"The network is shallow: its {_NAMES[paths.of]} passes {branches(paths.mean_depth)} of "
-        f"{paths.blocks} branches on average{_by_tower(paths)}, where branches that each add 1/L of the power would "
-        f"give {in_words(expected, 2)}{idle_words}."
-    )
     severity: Severity = "warning" if 2 * len(lost) > paths.blocks else "note"
-    words, threshold = rule_words(__file__)["effective_depth"], FAR_BELOW * expected
-    yield Finding("effective_depth", severity, sentence, paths.mean_depth, threshold, **words, where=idle)
+    sentence = (
+        f"The network is shallow: its {_NAMES[paths.of]} passes {branches(paths.mean_depth)} of {paths.blocks} "
+        f"branches on average{_by_tower(paths)}, where branches that each add 1/L of the power would give "
+        f"{in_words(expected, 2)}{idle_words}."
+    )
+    numbers = (paths.mean_depth, FAR_BELOW * expected)
+    yield finding_with(rule_words(__file__), "effective_depth", severity, sentence, numbers, where=idle)
 
 
 def expected_depth(paths: PathSpectrum) -> float:
@@ -288,7 +283,7 @@ PATH_OVERLAYS = (
         "path_lengths",
         "Path spectrum",
         "Share of energy of all paths through exactly r branches.",
-        ("branches on the path", "share of the energy"),
+        _BRANCHES_AND_SHARE,
         lambda reading: Curve(torch.arange(len(reading.energy)), reading.distribution) if reading.blocks else None,
         y_log=False,
     ),

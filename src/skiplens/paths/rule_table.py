@@ -31,7 +31,6 @@ SECANT = """
 
 # Piecewise linear with pieces that do not go through the origin.
 TANGENT = "relu6 hardtanh clamp clamp_min clamp_max hardsigmoid threshold".split()
-
 _PATCH_BYTES = 2**21  # unfolded at once: stays in the cache until it is multiplied
 
 

@@ -38,7 +38,6 @@ class Fate:
 
 
 CONSTANT = Fate("constant")
-
 Fates = Mapping[fx.Node, Fate]
 
 

@@ -126,13 +126,12 @@ def measure(
         own = tally(expand, len(network.blocks), options, randomness.child("signs", number), towers)
         found[number] = found[number].beside(own) if number in found else own
     sums = reduce(add, found.values())
-    notes, more = tuple(_notes(network, of, options, len(chunks))), dict[str, Any]()
+    notes, more = tuple(_notes(network, frozen, options, len(chunks))), dict[str, Any]()
     if of == "gradient" and options.weights:
         more["weight_energy"], more["weight_path_energy"], note = weight_energies(chunks, direction, randomness)
         notes += note
     if frozen:
         more |= _products(frozen, sums)
-        notes += tuple(_notes_of_products(frozen))
     return replace(_reading(of, network, sums, len(found), notes), **more, provenance=clock.end())
 
 
@@ -223,20 +222,8 @@ def _device(model: nn.Module) -> torch.device:
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
 
-def _notes_of_products(frozen: StackPlan) -> Iterator[str]:
-    """Sentences about products of what different blocks make, and about blocks that only gate."""
-    if frozen.products:
-        yield (
-            "What different blocks make is multiplied, as where two towers meet: a path here is one path through each, "
-            "and the branches of all of them count."
-        )
-    if frozen.held:
-        names = tuple(frozen.network.blocks[index].name for index in sorted(frozen.held))
-        yield f"There is no share for {listed(names)}: {HELD}."
-
-
-def _notes(network: ResidualNetwork, of: Of, options: PathOptions, chunks: int) -> Iterator[str]:
-    """Sentences about what was done differently from the plain case."""
+def _notes(network: ResidualNetwork, frozen: StackPlan | None, options: PathOptions, chunks: int) -> Iterator[str]:
+    """Sentences about what was done differently from the plain case; `frozen` is the plan of a signal."""
     if not network.blocks:
         yield (
             "The model has no residual join (no sum of a shortcut and a branch), so there is one path only: "
@@ -257,3 +244,11 @@ def _notes(network: ResidualNetwork, of: Of, options: PathOptions, chunks: int) 
         )
     if chunks > 1:
         yield f"The samples were followed in {chunks} pieces to fit in memory."
+    if frozen and frozen.products:
+        yield (
+            "What different blocks make is multiplied, as where two towers meet: a path here is one path through each, "
+            "and the branches of all of them count."
+        )
+    if frozen and frozen.held:  # they only gate
+        names = tuple(network.blocks[index].name for index in sorted(frozen.held))
+        yield f"There is no share for {listed(names)}: {HELD}."

@@ -66,13 +66,10 @@ def at_slot(arguments: tuple[Any, ...], slot: Slot) -> Any:
 def with_slots(arguments: tuple[Any, ...], replaced: Mapping[Slot, Any]) -> tuple[Any, ...]:
     """The arguments with what stands at some slots replaced."""
     changed = list(arguments)
-    for slot, value in replaced.items():
-        if len(slot) == 1:
-            changed[slot[0]] = value
-        else:
-            entries = list(changed[slot[0]])
-            entries[slot[1]] = value
-            changed[slot[0]] = entries
+    for (position, *inside), value in replaced.items():
+        if inside:  # the place in a list
+            value = [value if place == inside[0] else entry for place, entry in enumerate(changed[position])]
+        changed[position] = value
     return tuple(changed)
 
 

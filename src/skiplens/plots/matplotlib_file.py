@@ -11,7 +11,7 @@ import numpy as np
 
 from skiplens.base.files import write_atomically
 from skiplens.base.optional_imports import optional_import
-from skiplens.base.words import power_of_ten
+from skiplens.base.words import in_words
 from skiplens.plots import Band, Bars, Contour, Figure, Heat, Line, Points, Reference, Surface
 from skiplens.plots.figure import FAINT, INK, LEVELS, MOST_LABELLED_BARS, REFERENCE_COLOUR, Mark, colour
 from skiplens.plots.network_drawing import HEIGHT, NetworkDrawing, Words, layout
@@ -41,7 +41,7 @@ def figure_bytes(figure: Figure, ending: str) -> bytes:
 
 CARD_IN_INCHES, CARD_DOTS = (12.0, 6.3), 100
 _SHADES = {
-    "trunk": "#59636e", "ribbon": "#0068a3", "signal": "#00714f", "gradient": "#b24a00", "mark": "#1b1f24",
+    "trunk": "#a4a9af", "ribbon": "#408eba", "signal": "#00714f", "gradient": "#b24a00", "mark": "#1b1f24",
     "bar": "#0068a3", "alarm": "#b3261e", "caption": "#1b1f24", "number": "#59636e", "note": "#59636e",
     "axis": "#59636e", "signal-area": "#00714f", "gradient-area": "#b24a00",
 }  # fmt: skip
@@ -67,7 +67,7 @@ def save_card(drawing: NetworkDrawing, title: str, verdict: tuple[str, str], pat
         canvas.text(0.05, top, lines, fontsize=size, fontweight=weight, va="top", color=_SHADES["caption"])
     height = 0.9 * CARD_IN_INCHES[0] / CARD_IN_INCHES[1] * HEIGHT / drawing.width
     _draw_network(drawing, canvas.add_axes((0.05, 0.08, 0.9, min(0.46, height))))
-    canvas.text(0.05, 0.03, "made with skiplens inspect", fontsize=11, color=_SHADES["note"])
+    canvas.text(0.95, 0.03, "made with skiplens inspect", fontsize=11, ha="right", color=_SHADES["note"])
     write_atomically(path, lambda file: canvas.savefig(file, format=path.suffix[1:], dpi=CARD_DOTS))
 
 
@@ -95,7 +95,7 @@ def _draw_network(drawing: NetworkDrawing, axes: Any) -> None:
                 facecolor=filled if shape.closed else "none",
                 edgecolor=_SHADES[shape.role],
                 linewidth=shape.thickness * shown,
-                alpha={"ribbon": 0.75, "trunk": 0.55}.get(shape.role, 0.14 if "area" in shape.role else None),
+                alpha=0.14 if "area" in shape.role else None,
                 capstyle="round" if shape.role == "alarm" else "butt",
             )
         )
@@ -132,14 +132,12 @@ def _drawn(figure: Figure) -> Any:
 
 
 def _logarithmic_ticks(axis: Any) -> None:
-    """Powers of ten in plain letters, for as a formula each takes as long as a curve; 1, 2 and 5 on a short axis."""
+    """As the page writes them, in plain letters, for a formula takes as long as a curve; 1, 2 and 5 on a short axis."""
     low, high = sorted(axis.get_view_interval())
     ticker = optional_import("matplotlib.ticker", "drawing a figure")
     if 0 < low < high < SHORT_AXIS * low:  # all ticks between would overlap
         axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-    else:
-        axis.set_major_formatter(lambda value, place: power_of_ten(round(math.log10(value))))
+    axis.set_major_formatter(lambda value, place: in_words(value, plain=1e6))
     axis.set_minor_formatter(ticker.NullFormatter())
 
 

@@ -4,6 +4,7 @@ It is laid out once as curves and words; the page shows them as SVG, files as Ma
 """
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ SIGNAL, GRADIENT = (30.0, 92.0), (208.0, 258.0)  # between which heights the cur
 BESIDE = 480.0  # pixels of a drawing that stands beside another one
 THICKEST = 22.0  # pixels of all that flows at a join: the shortcut and the branch share them
 PEN, UNKNOWN = 1.5, 3.0  # pixels of a line without any flow, and of one of which nobody knows how much flows
+LETTERS = 22  # of a line beside the drawing
 LABELLED = 22.0  # pixels between two numbers under the trunk
 MOST, TOGETHER = 200, 50  # outermost blocks that are drawn one by one, and of a stage where there are more
 Role = Literal["trunk", "ribbon", "signal", "gradient", "signal-area", "gradient-area", "mark", "bar", "alarm"]
@@ -125,25 +127,29 @@ Shape = Curve | Words
 
 def layout(drawing: NetworkDrawing, folded: bool = True) -> Iterator[Shape]:
     """Everything that is drawn, from the back to the front; stages instead of blocks where there are many of them."""
-    end = drawing.width - drawing.right
     yield from _profile(drawing, drawing.signal, SIGNAL, "signal")
     yield from _profile(drawing, drawing.gradient, GRADIENT, "gradient")
     places, together = _places(drawing), stages(drawing) if folded else ()
-    apart = together[0].right - together[0].left if together else (end - LEFT) / drawing.length
-    whole = _flow(apart) if drawing.shares_known else UNKNOWN - PEN
-    for start in (LEFT - 10, end) if drawing.blocks else ():
-        yield Curve("trunk", ((start, TRUNK), (start + 10, TRUNK)), PEN + whole, straight=True)
+    if drawing.blocks and not together:
+        yield from _ends(drawing, (drawing.width - drawing.right - LEFT) / drawing.length)
     for stage in together:
         yield from stage.shapes(drawing)
     for index, (left, right, depth) in enumerate(() if together else places):
         yield from _block(drawing.blocks[index], index, left, right, depth)
     yield from _numbers(drawing, places)
     if not drawing.blocks:
-        yield Curve("trunk", ((LEFT - 10, TRUNK), (end + 10, TRUNK)), PEN, straight=True)
+        yield Curve("trunk", ((LEFT - 10, TRUNK), (drawing.width - drawing.right + 10, TRUNK)), PEN, straight=True)
         for place in _along(drawing, drawing.length + 1):
             yield Curve("mark", ((place, TRUNK - 7), (place, TRUNK + 7)), 2.0, straight=True)
         yield Words((LEFT, TRUNK - 16), "no shortcut passes by these layers", role="note")
     yield from _spectrum(drawing)
+
+
+def _ends(drawing: NetworkDrawing, apart: float) -> Iterator[Curve]:
+    """The trunk before the first and after the last of what stands so far apart."""
+    whole = _flow(apart) if drawing.shares_known else UNKNOWN - PEN
+    for start in (LEFT - 10, drawing.width - drawing.right):
+        yield Curve("trunk", ((start, TRUNK), (start + 10, TRUNK)), PEN + whole, straight=True)
 
 
 def _along(drawing: NetworkDrawing, count: int) -> list[float]:
@@ -230,6 +236,8 @@ class Stage:
         """One wide branch as thick as its blocks' are on average, with how many they are."""
         marks, middle = [drawing.blocks[index] for index in self.blocks], (self.left + self.right) / 2
         crown = _crown(self.right - self.left, 0)
+        if self.blocks[0] == 0:
+            yield from _ends(drawing, self.right - self.left)
         yield from _parted((self.left, self.right), crown, self.share(drawing))
         yield from _mark(marks[0].shortcut, (self.left + 6, TRUNK), 6.0, None)
         if self.right - self.left >= 2 * LABELLED:
@@ -316,15 +324,22 @@ def _profile(
 def _spectrum(drawing: NetworkDrawing) -> Iterator[Shape]:
     left, floor, tallest = drawing.width - RIGHT + 40, TRUNK, 90.0
     if any(drawing.spectrum):
-        highest, count = max(drawing.spectrum), len(drawing.spectrum)
+        highest, count = max(drawing.spectrum), orders_drawn(drawing.spectrum)
         step = min(22.0, (RIGHT - 60) / count)
-        for order, share in enumerate(drawing.spectrum):
+        for order, share in enumerate(drawing.spectrum[:count]):
             x, y = left + order * step, floor - tallest * share / highest
             corners = ((x, floor), (x, y), (x + 0.8 * step, y), (x + 0.8 * step, floor))
             yield Curve("bar", corners, 0.0, straight=True, closed=True)
         yield Words((left, floor + 18), "branches passed, 0 to " + str(count - 1), role="axis")
-    for line, words in enumerate(drawing.caption.split("\n") if drawing.caption else ()):
+    for line, words in enumerate(textwrap.wrap(drawing.caption, LETTERS)):
         yield Words((left, floor - tallest - 44 + 20 * line), words, role="caption")
+
+
+def orders_drawn(shares: Sequence[float]) -> int:
+    """For how many orders a spectrum is drawn: for all of them, or where it ends before half, as far as it reaches."""
+    least = 1e-3 * max(shares)
+    last = max((order for order, share in enumerate(shares) if share >= least), default=0)
+    return len(shares) if 2 * last >= len(shares) else min(len(shares), max(10, last + 2))
 
 
 BESIDE_IT = ("bar", "axis", "caption")

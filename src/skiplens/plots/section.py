@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from skiplens.base.words import in_words
-from skiplens.plots.figure import Figure
+from skiplens.plots.figure import Figure, drawn
 from skiplens.plots.network_drawing import NetworkDrawing
 from skiplens.readings.finding import Rule
 from skiplens.readings.reading import Reading
+
+Draw = Callable[[Any], Figure | None]  # from a reading; None where it has nothing to show
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class Section:
     after: NetworkDrawing | None = None
     code: str = ""
     severity: str = ""  # of the worst finding of its lens
+
+    @classmethod
+    def of(cls, reading: Reading, title: str, sentence: str, figures: tuple[Draw, ...], **told: Any) -> "Section":
+        """The section of a reading: those of its figures that have something to show, and where it comes from."""
+        origin = provenance_of(reading)
+        return cls(reading.kind, title, sentence, figures=drawn(reading, figures), provenance=origin, **told)
 
 
 LIMIT = 2 / 3
@@ -148,7 +156,7 @@ class ReadingView:
     reading: type[Reading]
     lens: type[Any] | None = None  # None for readings that `inspect` does not take
     section: Callable[[Any], Section] | None = None
-    figures: tuple[Callable[[Any], Figure | None], ...] = ()  # None where the reading has nothing to show
+    figures: tuple[Draw, ...] = ()
     rules: tuple[Rule, ...] = ()  # judged from it, and from readings that always come
     key_numbers: Callable[[Any], tuple[KeyNumber, ...]] = lambda reading: ()  # what models are compared by
     overlays: tuple[Overlay, ...] = ()

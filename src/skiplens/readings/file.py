@@ -9,34 +9,44 @@ import errno
 import io
 import json
 import math
+import pickle
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 
-from skiplens.base.errors import BrokenFileError, TooNewFileError, refuse_if
+from skiplens.base.errors import BrokenFileError, SkiplensError, TooNewFileError, refuse_if
 from skiplens.base.files import is_folder, write_atomically
 from skiplens.readings.reading import KINDS, NOT_FINITE, Provenance, Reading, lacks
 
-FORMAT = "skiplens-reading"
-
-FORMAT_VERSION = 1
-
+FORMAT, FORMAT_VERSION = "skiplens-reading", 1
 HEADER = "reading.json"
 
-# What zipfile, NumPy, json and the classes say to damaged bytes. RuntimeError is zipfile's word for flags it does not
-# know, and holds RecursionError; a MemoryError is a size that nobody has written.
-_DAMAGE = (
-    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, AttributeError, KeyError, TypeError, ValueError),
-    *(RuntimeError, MemoryError, OverflowError),
-)
+# What zipfile and torch say to damaged bytes, and to a pickle that would run code. RuntimeError is also zipfile's word
+# for flags it does not know, and holds RecursionError.
+_DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, KeyError)
+# And NumPy, json and the classes; a MemoryError is a size that nobody has written.
+_IN_READINGS = (struct.error, AttributeError, TypeError, MemoryError, OverflowError)
 ABSENT = "absent"  # stands where a number is missing, with the reason
 _ARRAY = "$array"  # stands in the JSON where a tensor was; its value is the name of the array in the archive
+
+
+@contextmanager
+def damage_told(words: Callable[[Exception], str], *also: type[Exception]) -> Iterator[None]:
+    """Inside a file is read: damaged bytes end in an error with these words, trouble of the disk as it is."""
+    damage: tuple[type[Exception], ...] = (*_DAMAGE, *also, OSError)
+    try:
+        yield
+    except damage as error:
+        if isinstance(error, SkiplensError) or (isinstance(error, OSError) and error.errno != errno.EINVAL):
+            raise
+        raise BrokenFileError(words(error)) from error
 
 
 def write_file(path: Path | str, reading: Reading) -> None:
@@ -65,19 +75,15 @@ def read_file(path: Path | str) -> Reading:
     """The reading in `path`; a damaged or foreign file and one from a newer Skiplens are told apart by their errors."""
     path = Path(path)
     refuse_if(is_folder(path), f"{path} is a folder, not a Skiplens reading.", BrokenFileError)
-    with path.open("rb") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                header = json.loads(archive.read(HEADER))
-                kind, version = _checked_kind(header, path), header["kind_version"]
-                values = _decode(header["values"], archive)
-                provenance = Provenance.from_json(header["provenance"])
-        except (*_DAMAGE, OSError) as error:
-            if isinstance(error, OSError) and error.errno != errno.EINVAL:  # the disk's trouble, not the file's
-                raise
-            raise BrokenFileError(
-                f"{path} is not a whole Skiplens reading: {type(error).__name__}: {error}."
-            ) from error
+
+    def words(error: Exception) -> str:
+        return f"{path} is not a whole Skiplens reading: {type(error).__name__}: {error}."
+
+    with path.open("rb") as file, damage_told(words, *_IN_READINGS), zipfile.ZipFile(file) as archive:
+        header = json.loads(archive.read(HEADER))
+        kind, version = _checked_kind(header, path), header["kind_version"]
+        values = _decode(header["values"], archive)
+        provenance = Provenance.from_json(header["provenance"])
     values = kind.upgrade(values, version)
     try:
         return kind(**values, provenance=provenance)

@@ -89,6 +89,13 @@ class Finding:
         return cls(**{**values, **numbers, "where": tuple(values["where"]), "remedy": remedy})
 
 
+def finding_with(
+    words: Mapping[str, Any], rule: str, severity: Severity, sentence: str, numbers: tuple[float, float], **more: Any
+) -> Finding:
+    """What a rule found: a number and its threshold; what `more` does not say is in the `words` of the rule."""
+    return Finding(rule, severity, sentence, *numbers, **(words[rule] | more))
+
+
 def by_severity(findings: list[Finding]) -> tuple[Finding, ...]:
     """The findings, most severe first; those of one severity stay in order."""
     return tuple(sorted(findings, key=lambda finding: ORDER.index(finding.severity)))

@@ -18,7 +18,6 @@ from skiplens.base.version import VERSION
 
 KINDS: dict[str, type["Reading"]] = {}  # every kind of reading by its name; a file says which kind it holds
 
-
 NOT_FINITE = "it is computed from numbers that are not finite, or from too few"
 """Why there is no number where a kind of reading gives no other reason."""
 
@@ -30,6 +29,11 @@ def lacks(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(lacks, value.values()))
     return any(map(lacks, value)) if isinstance(value, tuple) else isinstance(value, float) and math.isnan(value)
+
+
+def no_numbers(*shape: int) -> Tensor:
+    """What a field holds that was not measured; of shape (0,) if not told otherwise."""
+    return torch.zeros(shape or (0,), dtype=torch.float64)
 
 
 @dataclass(frozen=True)

@@ -91,13 +91,15 @@ class Measured:
     effects: tuple[tuple[float, float], ...] = ()  # differences of means and half their 95 % intervals, as `effect`
 
     def verdict(self, index: int) -> str:
-        """How model `index` differs from the first: higher, lower, same, seed noise or not tested."""
+        """How model `index` differs from the first: higher, lower, same, unclear, seed noise or not tested."""
         first, other, p = self.values[0], self.values[index], self.adjusted[index - 1]
         if is_certain(first, other) or (self.exact and len(first) and len(other)):
             return "same" if first[0] == other[0] else _direction(first, other)
         if math.isnan(p):
             return "not tested"
-        return "seed noise" if p >= LEVEL else _direction(first, other)
+        if p < LEVEL:
+            return _direction(first, other)
+        return "unclear" if self.p_values[index - 1] < LEVEL else "seed noise"
 
     @property
     def verdicts(self) -> list[str]:
@@ -205,16 +207,16 @@ def all_numbers(numbers: Sequence[Measured], names: Sequence[str]) -> Figure | N
     marks: list[Mark] = [Reference(0.0, axis="x")]
     for index, name in enumerate(names[1:]):
         rows = [(place + 0.2 * index, *number.effects[index], number) for place, number in enumerate(shown)]
-        noise = [row for row in rows if row[-1].verdict(index + 1) == "seed noise"]
+        noise = [row for row in rows if row[-1].verdict(index + 1) in ("seed noise", "unclear")]
         several = f"{name}: " * (len(names) > 2)
         marks += _dots([row for row in rows if row not in noise], index, f"{several}differs", colour(index))
-        marks += _dots(noise, index, f"{several}seed noise", NOISE)
+        marks += _dots(noise, index, f"{several}seed noise or unclear", NOISE)
     return Figure(
         name="all_numbers",
         title=f"All numbers against {names[0]}",
         caption="Dots are differences of means and lines their 95 % intervals, grey where they are seed noise, each in "
-        f"standard deviations over draws of the weights; what is beyond {EDGE:g} is drawn at the edge. A line that "
-        "misses zero may still be chance among so many numbers: the tables have what is left after the correction.",
+        f"standard deviations over draws of the weights; what is beyond {EDGE:g} is drawn at the edge. A grey line "
+        f"that misses zero is unclear: among {len(shown)} numbers one such may be chance.",
         x_label=f"difference from {names[0]}, in standard deviations over draws",
         y_label="",
         marks=tuple(marks),

@@ -1,5 +1,6 @@
 """The gallery: figures, verdicts and deviations of papers on one self-contained page."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,11 +50,12 @@ def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]
         version=VERSION,
         style=resource("report.css") + resource("gallery.css"),
         script=page_script(),
-        plotly=plotly_packed() if any(item.figures for paper in papers for item in paper.items) else "",
+        plotly=plotly_packed(figure for paper in papers for item in paper.items for figure in item.figures),
         verdicts=json_in_html(verdicts),
         figure_json=lambda figure: json_in_html(plotly_json(figure, digits=6)),
         number=number,
         plus_minus=plus_minus,
+        minus=lambda text: re.sub(r"(?<![\w.)\]])-(?=\d)", "−", text),  # words of studies, which are written as code is
         shown_word=shown_word,
     )
 

@@ -276,7 +276,7 @@ class Report:
             drawing = drawing_of(self.readings, self.findings)
             if drawing is not None:
                 save_drawing(drawing, *(beside / "figures" / f"network.{ending}" for ending in ("png", "svg")))
-                save_card(drawing, self.title, opening(self.verdict, ()).parts, beside / "card.png")
+                save_card(drawing, self.title, opening(self.headline, self.told).card, beside / "card.png")
             whole = replace(self, problems=(*self.problems, *problems))
             text = json.dumps(whole.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
             write_content(beside / "readings.json", text)

@@ -3,16 +3,17 @@
 import base64
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.version import VERSION
 from skiplens.base.words import in_words
-from skiplens.plots.figure import Figure
+from skiplens.plots.figure import Figure, Surface
 from skiplens.plots.network_drawing import LaidOut, NetworkDrawing, morph, path_data
 from skiplens.plots.plotly_json import in_digits, plotly_json
 from skiplens.plots.section import Section
@@ -71,6 +72,12 @@ class Opening:
         first, stop, rest = self.verdict.partition(". ")
         return first + stop.strip(), rest
 
+    @property
+    def card(self) -> tuple[str, str]:
+        """What a card says: the verdict in a few words, and the rest of it with what is wrong."""
+        wrong = (card.finding.sentence for card in self.cards if card.finding.severity != "note")
+        return self.parts[0], f"{self.parts[1]} {next(wrong, '')}".strip()
+
 
 FEW = 60  # letters of a verdict that is read at a glance
 
@@ -87,7 +94,7 @@ def page(
     # Cards with a number come first among cards; what is no card, such as the race of a change, keeps its place on top.
     told = {card.proof.section.anchor for card in opening.cards if card.proof}  # beside their findings
     sections = [section for section in sections if section.anchor not in told]
-    sections.sort(key=lambda section: (bool(section.question), section.scale is None))
+    sections.sort(key=lambda section: (bool(section.question), section.scale is None, not section.figures))
     pictures = [*sections, *(card.proof.section for card in opening.cards if card.proof)]
     blocks = BlockIndex(tuple(name for section in sections for name in section.blocks))
     return template("report.html.j2").render(
@@ -103,7 +110,7 @@ def page(
         version=VERSION,
         style=resource("report.css"),
         script=page_script(),
-        plotly=plotly_packed() if any(section.figures for section in pictures) else "",
+        plotly=plotly_packed(figure for section in pictures for figure in section.figures),
         readings=packed(json.dumps(in_digits(readings, 9), allow_nan=False, ensure_ascii=False)),
         figure_json=lambda figure: json_in_html(plotly_json(figure, digits=6) | {"blocks": blocks.of_figure(figure)}),
     )
@@ -133,15 +140,26 @@ def page_script(names: Sequence[str] = SCRIPTS, own: str = "") -> str:
     return f'"use strict";\n(function () {{\n{parts}}})();\n'
 
 
+def plotly_packed(figures: Iterable[Figure]) -> str:
+    """What of plotly.js draws these figures, packed: 0.6 megabytes, 1.8 where one is a surface; '' for no figure."""
+    marks = [figure.marks for figure in figures]
+    return _plotly(any(isinstance(mark, Surface) for mark in chain(*marks))) if marks else ""
+
+
 @cache
-def plotly_packed() -> str:
-    """The whole of plotly.js, packed: 1.8 instead of 4.8 megabytes."""
-    return packed(optional_import("plotly.offline", "the plots of a report", "plotly").get_plotlyjs())
+def _plotly(whole: bool) -> str:
+    if whole:
+        return packed(optional_import("plotly.offline", "a surface on a page", "plotly").get_plotlyjs())
+    return _in_letters(files("skiplens.report").joinpath("templates", "plotly-cartesian.min.js.gz").read_bytes())
 
 
 def packed(text: str) -> str:
     """Text as base85 of gzip, in letters that mean nothing in HTML, which the page unpacks."""
-    return base64.b85encode(gzip.compress(text.encode(), mtime=0)).decode().translate(PLAIN)
+    return _in_letters(gzip.compress(text.encode(), mtime=0))
+
+
+def _in_letters(content: bytes) -> str:
+    return base64.b85encode(content).decode().translate(PLAIN)
 
 
 PLAIN = str.maketrans("&<>", ",.:")

@@ -107,10 +107,8 @@ def is_near_zero(value: Tensor, is_matrix: bool) -> bool:
     return size < NEAR_ZERO * (math.sqrt(2 / sum(fans(value.shape))) if is_matrix else 1)
 
 
-_SCALED_WITH_THEIR_INPUT = (
-    REARRANGING | CROPPING | POOLING | DROPPING | {"aten.relu", "aten.leaky_relu", "aten.neg", "aten.div"}
-)
-
+_HOMOGENEOUS = {"aten.relu", "aten.leaky_relu", "aten.neg", "aten.div"}
+_SCALED_WITH_THEIR_INPUT = REARRANGING | CROPPING | POOLING | DROPPING | _HOMOGENEOUS
 _CHOOSING = {"aten.topk", "aten.sort", "aten.argsort", "aten.histc", "aten.one_hot"}
 _GATES = {"aten.sigmoid", "aten.hardsigmoid", "aten.softmax", "aten._softmax", "aten.tanh"}
 

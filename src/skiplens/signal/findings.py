@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -9,10 +10,11 @@ from skiplens.base.words import in_words, percent, times
 from skiplens.edits.remedies import code_of
 from skiplens.kernels.finite_width import advice
 from skiplens.plots.section import Scale
-from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed, rule_words
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity, finding_with, listed, rule_words
 from skiplens.signal.reading import Growth, Names, SignalReading, growth_of
 from skiplens.signal.units import surprise
 
+Numbers = tuple[float, float]  # measured, and what it was compared with
 FRESH_STATISTICS = "fresh_statistics"
 WORDS = rule_words(__file__)
 LEAST_BLOCKS = 3  # fewer depths than this give no rate with an uncertainty
@@ -27,17 +29,15 @@ def judge_values(reading: SignalReading) -> Iterator[Finding]:
     """Values that are not finite."""
     if reading.broken:
         sentence = f"Values are NaN or infinite: {listed(reading.broken)}. No measurement can be trusted."
-        yield _about("not_finite", "critical", sentence, reading.broken)
+        yield _about(reading.broken, "not_finite", "critical", sentence)
 
 
 def judge_dropout(reading: SignalReading) -> Iterator[Finding]:
     """Dropout that is switched on while the network is looked at."""
-    if reading.dropout:
-        sentence = (
-            f"Dropout is switched on in {len(reading.dropout)} place{'s' * (len(reading.dropout) > 1)} "
-            f"({listed(reading.dropout)}): what was measured is one random thinning of the network."
-        )
-        yield _about("dropout_on", "warning", sentence, reading.dropout, Remedy("evaluation_mode"))
+    if count := len(reading.dropout):
+        places = f"{count} place{'s' * (count > 1)} ({listed(reading.dropout)})"
+        sentence = f"Dropout is switched on in {places}: what was measured is one random thinning of the network."
+        yield _about(reading.dropout, "dropout_on", "warning", sentence, Remedy("evaluation_mode"))
 
 
 def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
@@ -63,19 +63,19 @@ def judge_repeatability(reading: SignalReading) -> Iterator[Finding]:
 
 def judge_statistics(reading: SignalReading) -> Iterator[Finding]:
     """Batch norms that do not normalise, because no batch has updated their statistics."""
-    if reading.fresh_norms:
+    if count := len(reading.fresh_norms):
         sentence = (
-            f"{len(reading.fresh_norms)} batch norm{'s are' if len(reading.fresh_norms) > 1 else ' is'} in "
-            "evaluation mode with statistics that no batch has updated: nothing is normalised in what was measured."
+            f"{count} batch norm{'s are' if count > 1 else ' is'} in evaluation mode with statistics that no batch has "
+            "updated: nothing is normalised in what was measured."
         )
         remedy = Remedy("training_mode", {"modules": reading.fresh_norms})
-        yield _about(FRESH_STATISTICS, "note", sentence, reading.fresh_norms, remedy)
+        yield _about(reading.fresh_norms, FRESH_STATISTICS, "note", sentence, remedy)
 
 
-def _about(rule: str, severity: Severity, sentence: str, names: Names, remedy: Remedy | None = None) -> Finding:
+def _about(names: Names, rule: str, severity: Severity, sentence: str, remedy: Remedy | None = None) -> Finding:
     """A finding about things of which there should be none."""
-    words = {**WORDS[rule], "code": "" if remedy is None else code_of(remedy)}
-    return Finding(rule, severity, sentence, float(len(names)), 0.0, **words, where=names, remedy=remedy)
+    mended = {} if remedy is None else {"remedy": remedy, "code": code_of(remedy)}
+    return finding_with(WORDS, rule, severity, sentence, (float(len(names)), 0.0), where=names, **mended)
 
 
 def judge_signal(reading: SignalReading) -> Iterator[Finding]:
@@ -157,9 +157,9 @@ def _change(reading: SignalReading, grows: bool) -> str:
     matrices = max(1, int(reading.branch_depths.double().median()))
     scale = advice.branch_scale(reading.depth, matrices, GROWTH_ALLOWED).branch_scale
     return (
-        f"Scale the branches so that each adds 1/L = 1/{reading.depth} of the power: α = L^(−1/m) = "
-        f"{in_words(scale)} for "
-        f"the variance of each of the m = {matrices} matrices, or the factors below for the last layer of each branch."
+        f"Scale the branches so that each adds 1/L = 1/{reading.depth} of the power: α = L^(−1/m) = {in_words(scale)} "
+        f"for the variance of each of the m = {matrices} matrices, or the factors below for the last layer of each "
+        "branch."
     )
 
 
@@ -193,10 +193,10 @@ def judge_flat(reading: SignalReading) -> Iterator[Finding]:
         return
     most = max(orders)
     sentence = (
-        f"{_counted(reading, flat, 'start')} at a flat point, with {most} zero factors in series: all "
-        f"derivatives of the loss up to order {most - 1} vanish there (block {listed(_names(reading, flat))})."
+        f"{_counted(reading, flat, 'start')} at a flat point, with {most} zero factors in series: all derivatives of "
+        f"the loss up to order {most - 1} vanish there (block {listed(_names(reading, flat))})."
     )
-    yield _finding(reading, flat, "flat_branches", "critical", sentence, (float(most), float(FLAT_ORDER)))
+    yield _drawn_anew(reading, flat, "flat_branches", "critical", sentence, (float(most), float(FLAT_ORDER)))
 
 
 def judge_dead(reading: SignalReading) -> Iterator[Finding]:
@@ -208,10 +208,9 @@ def judge_dead(reading: SignalReading) -> Iterator[Finding]:
     # A layer of few units may be shut as a whole by chance.
     by_chance = all(share == 1 and 0.5**width > CHANCE for share, width in zip(shares, widths, strict=True))
     severity: Severity = "note" if reading.fresh_norms or by_chance else "critical"
-    block = listed(_names(reading, dead))
-    sentence = f"{_counted(reading, dead, 'get')} no gradient and cannot learn (block {block})."
-    numbers = (float(reading.branch_gradients[dead].max()), floor)
-    yield _finding(reading, dead, "dead_branches", severity, sentence, numbers)
+    counted, largest = _counted(reading, dead, "get"), float(reading.branch_gradients[dead].max())
+    sentence = f"{counted} no gradient and cannot learn (block {listed(_names(reading, dead))})."
+    yield _drawn_anew(reading, dead, "dead_branches", severity, sentence, (largest, floor))
 
 
 def dead_branches(reading: SignalReading) -> tuple[list[int], float]:
@@ -233,22 +232,19 @@ def judge_units(reading: SignalReading) -> Iterator[Finding]:
     """Layers of ReLUs of which far more than half are shut on all samples, in branches not told of already."""
     told = {*dead_branches(reading)[0], *_indices(reading.zero_factors >= FLAT_ORDER)}
     shares, widths = reading.dead_units.tolist(), reading.dead_widths.tolist()
-    shut = [
-        index
-        for index, (share, width) in enumerate(zip(shares, widths, strict=True))
-        if index not in told and width and surprise(share, width) > SURPRISE
-    ]
+    units = enumerate(zip(shares, widths, strict=True))
+    shut = [i for i, (share, width) in units if i not in told and width and surprise(share, width) > SURPRISE]
     if not shut:
         return
     worst = max(shut, key=lambda index: shares[index])
     others = _names(reading, [index for index in shut if index != worst])
     also = f", and most of those in {listed(others)}" if others else ""
     sentence = (
-        f"{percent(shares[worst])} of the {widths[worst]} ReLUs of a layer in block "
-        f"{reading.block_names[worst]} are zero on all {reading.samples} samples{also}."
+        f"{percent(shares[worst])} of the {widths[worst]} ReLUs of a layer in block {reading.block_names[worst]} are "
+        f"zero on all {reading.samples} samples{also}."
     )
     numbers = (shares[worst], MOSTLY + SURPRISE / 2 / widths[worst] ** 0.5)
-    yield _finding(reading, shut, "dead_units", "note" if reading.fresh_norms else "warning", sentence, numbers)
+    yield _drawn_anew(reading, shut, "dead_units", "note" if reading.fresh_norms else "warning", sentence, numbers)
 
 
 def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
@@ -257,30 +253,30 @@ def judge_saturation(reading: SignalReading) -> Iterator[Finding]:
     if not flat:
         return
     share = float(reading.saturated_units[flat].max())
-    where = listed(_names(reading, flat))
     sentence = (
-        f"Up to {percent(share)} of the tanh or sigmoid units of a layer are saturated on all samples in {where}."
+        f"Up to {percent(share)} of the tanh or sigmoid units of a layer are saturated on all samples in "
+        f"{listed(_names(reading, flat))}."
     )
-    yield _finding(reading, flat, "saturated_units", "warning", sentence, (share, MOSTLY))
+    yield _drawn_anew(reading, flat, "saturated_units", "warning", sentence, (share, MOSTLY))
 
 
-def _finding(
-    reading: SignalReading, blocks: list[int], rule: str, severity: Severity, says: str, numbers: tuple[float, float]
+def _drawn_anew(
+    reading: SignalReading, blocks: Sequence[int], rule: str, severity: Severity, sentence: str, numbers: Numbers
 ) -> Finding:
     """A finding about some branches, which are drawn anew to mend it; their last layers start at zero."""
     ends = {name for index in blocks for name in reading.output_parameters[index]}
 
-    def collected(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    def collected(names: Sequence[Names]) -> Names:
         return tuple(dict.fromkeys(name for index in blocks for name in names[index] if name not in ends))
 
     zeros = (*collected(reading.shifts), *sorted(ends))
     parameters = {"drawn": collected(reading.matrices), "ones": collected(reading.scales), "zeros": zeros, "seed": 0}
     remedy = Remedy("redraw_parameters", parameters)
-    words = {**WORDS[rule], "code": code_of(remedy)}
-    return Finding(rule, severity, says, *numbers, **words, where=_names(reading, blocks), remedy=remedy)
+    mended: dict[str, Any] = {"where": _names(reading, blocks), "remedy": remedy, "code": code_of(remedy)}
+    return finding_with(WORDS, rule, severity, sentence, numbers, **mended)
 
 
-def _names(reading: SignalReading, blocks: Sequence[int]) -> tuple[str, ...]:
+def _names(reading: SignalReading, blocks: Sequence[int]) -> Names:
     return tuple(reading.block_names[index] for index in blocks)
 
 
@@ -297,18 +293,8 @@ def _resolution(reading: SignalReading) -> float:
     return torch.finfo(kind).eps if kind.is_floating_point else 0.0
 
 
-RULES = tuple(
-    Rule(name, (SignalReading,), judge)
-    for name, judge in (
-        ("not_finite", judge_values),
-        ("dropout_on", judge_dropout),
-        ("not_repeatable", judge_repeatability),
-        (FRESH_STATISTICS, judge_statistics),
-        ("signal_growth", judge_signal),
-        ("gradient_growth", judge_gradient),
-        ("flat_branches", judge_flat),
-        ("dead_branches", judge_dead),
-        ("dead_units", judge_units),
-        ("saturated_units", judge_saturation),
-    )
-)
+_JUDGES = {"not_finite": judge_values, "dropout_on": judge_dropout, "not_repeatable": judge_repeatability}
+_JUDGES |= {FRESH_STATISTICS: judge_statistics, "signal_growth": judge_signal, "gradient_growth": judge_gradient}
+_JUDGES |= {"flat_branches": judge_flat, "dead_branches": judge_dead}
+_JUDGES |= {"dead_units": judge_units, "saturated_units": judge_saturation}
+RULES = tuple(Rule(name, (SignalReading,), judge) for name, judge in _JUDGES.items())

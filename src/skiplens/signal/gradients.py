@@ -97,14 +97,12 @@ def gradients(pieces: list[Piece], weights: list[Names], generator: torch.Genera
     if len(pieces) > 1:
         shape = (sum(piece.samples for piece in pieces), *shape[1:])
     directions = torch.randn(shape, generator=generator, dtype=torch.float64)
-    rows, sums, start = [], dict[str, Tensor](), 0
+    rows, sums, start, depths = [], dict[str, Tensor](), 0, len(first.chains.depths)
     for piece in pieces:
         direction = directions[start : start + piece.samples] if len(pieces) > 1 else directions
         by_signal, by_parameter = _pulled(piece, list(parameters.values()), direction, watch)
         rows.append(torch.stack([sample_norms(gradient, piece.samples) for gradient in by_signal]))
-        reached = [
-            place for place, gradient in enumerate(by_signal[: len(first.chains.depths)]) if gradient is not None
-        ]
+        reached = [place for place, gradient in enumerate(by_signal[:depths]) if gradient is not None]
         for name, found in zip(parameters, by_parameter, strict=True):
             if found is not None:
                 sums[name] = sums[name] + found if name in sums else found
@@ -115,9 +113,8 @@ def gradients(pieces: list[Piece], weights: list[Names], generator: torch.Genera
         own = [sums[name] for name in names if name in sums]
         known = float(sum(float(gradient.double().square().sum()) for gradient in own)) ** 0.5
         norms.append(math.nan if walls and names and not own else known)
-    by_depth, count = torch.cat(rows, 1), len(first.chains.depths)
-    cut = min(reached, default=0) if walls else 0
-    return Gradients(by_depth[:count], torch.tensor(norms, dtype=torch.float64), by_depth[count:], cut)
+    by_depth, cut = torch.cat(rows, 1), min(reached, default=0) if walls else 0
+    return Gradients(by_depth[:depths], torch.tensor(norms, dtype=torch.float64), by_depth[depths:], cut)
 
 
 def _pulled(
@@ -159,25 +156,29 @@ def sample_norms(value: Tensor | None, samples: int) -> Float[Tensor, " samples"
     return (squares.sum() / samples).sqrt().expand(samples).cpu()
 
 
+def join_sums(branch: Tensor, shortcut: Tensor) -> Float[Tensor, " six"]:
+    """Squares and entries of branch and shortcut, and their product and its entries."""
+    left, right = torch.broadcast_tensors(branch.detach(), shortcut.detach())
+    sums = [_squares(branch), branch.numel(), _squares(shortcut), shortcut.numel()]
+    return torch.tensor([*sums, float((left * right.conj()).real.double().sum()), left.numel()], dtype=torch.float64)
+
+
+def join_sizes(sums: Float[Tensor, " six"]) -> tuple[float, float, float]:
+    """Root mean squares of branch and shortcut, and their cosine; 0 where one of them is zero."""
+    branch, shortcut, product = (sums[::2] / sums[1::2]).tolist()
+    scale = branch**0.5 * shortcut**0.5
+    return branch**0.5, shortcut**0.5, product / scale if scale > 0 else 0.0
+
+
 @dataclass
 class JoinSizes:
     """Sizes of the two summands of each block, gathered while the graph runs, on one piece after the other.
 
-    `sums` are squares and entries of branch and shortcut, and their product and its entries. `summands` are those seen
-    so far of a block with several additions; they are dropped at its join.
+    `summands` are those seen so far of a block with several additions; they are dropped at its join.
     """
 
-    sums: dict[str, Float[Tensor, " six"]] = field(default_factory=dict)
+    sums: dict[str, Float[Tensor, " six"]] = field(default_factory=dict)  # of all pieces so far
     summands: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
-
-    def sizes(self) -> dict[str, tuple[float, float, float]]:
-        """By block the root mean squares of branch and shortcut, and their cosine."""
-        found = {}
-        for name, sums in self.sums.items():
-            branch, shortcut, product = (sums[::2] / sums[1::2]).tolist()
-            scale = branch**0.5 * shortcut**0.5
-            found[name] = branch**0.5, shortcut**0.5, product / scale if scale > 0 else 0.0
-        return found
 
     def watchers(self, network: ResidualNetwork) -> dict[str, Watcher]:
         """One watcher for each addition of each block."""
@@ -195,21 +196,16 @@ class JoinSizes:
         scale = factor(node, addition.shortcut_argument)
         shortcut = arguments[addition.shortcut_argument] * (1.0 if scale is None else scale)
         scale = factor(node, places[0])
-        if len(places) == 1 and scale is not None:
-            # The summand itself is exact also where it is far smaller than the shortcut; a difference is not.
-            brought = arguments[places[0]] * scale
-        else:
-            brought = value - shortcut
+        # The summand itself is exact also where it is far smaller than the shortcut; a difference is not.
+        alone = len(places) == 1 and scale is not None
+        brought = arguments[places[0]] * scale if alone else value - shortcut
         if index:
             shortcut, before = self.summands.pop(block.name)
             brought = before + brought
         if index < len(block.additions) - 1:
             self.summands[block.name] = shortcut, brought
             return
-        left, right = torch.broadcast_tensors(brought.detach(), shortcut.detach())
-        sums = [_squares(brought), brought.numel(), _squares(shortcut), shortcut.numel()]
-        sums += [float((left * right.conj()).real.double().sum()), left.numel()]
-        self.sums[block.name] = self.sums.get(block.name, 0) + torch.tensor(sums, dtype=torch.float64)
+        self.sums[block.name] = self.sums.get(block.name, 0) + join_sums(brought, shortcut)
 
 
 @dataclass
@@ -263,16 +259,3 @@ def root_mean_square(value: Tensor, samples: int) -> Float[Tensor, " samples"]:
 
 def _squares(value: Tensor) -> float:
     return float(value.detach().abs().double().square().sum())
-
-
-def size(value: Tensor) -> float:
-    """Root mean square of all entries."""
-    return float(value.detach().abs().double().square().mean().sqrt())
-
-
-def cosine(left: Tensor, right: Tensor) -> float:
-    """Mean product of the entries over the product of their root mean squares; 0 where one of them is zero."""
-    left, right = torch.broadcast_tensors(left.detach(), right.detach())
-    product = float((left * right.conj()).real.double().mean())
-    scale = size(left) * size(right)
-    return product / scale if scale > 0 else 0.0

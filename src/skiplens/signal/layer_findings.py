@@ -74,9 +74,8 @@ def judge_saturation(states: LayerStates) -> Iterator[Finding]:
     found = [i for i, kind in enumerate(states.types) if kind in SATURATING and float(states.shut[i]) > MOSTLY]
     if found and not states.joins:  # in branches the rules of blocks tell it
         share, names = float(states.shut[found].max()), _names(states, found)
-        sentence = (
-            f"Up to {percent(share)} of the values of {listed(names)} are saturated: under 1 % of the full slope."
-        )
+        saturated = f"Up to {percent(share)} of the values of {listed(names)} are saturated"
+        sentence = f"{saturated}: under 1 % of the full slope."
         yield _finding("saturated_layers", "warning", sentence, (share, MOSTLY), names)
 
 

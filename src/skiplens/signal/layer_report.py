@@ -2,17 +2,21 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from skiplens.base.words import in_words, percent
-from skiplens.plots.figure import COLOURS, PALETTE, Figure, Line, drawn, numbers
-from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.figure import COLOURS, PALETTE, Band, Figure, Line, bundle, numbers
+from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding
 from skiplens.signal.findings import LEAST_BLOCKS, growth_scale
 from skiplens.signal.layer_findings import DIGITS, LEAST_LAYERS, OWN_SPREAD, RULES, alike, growth_by_layer
 from skiplens.signal.layers import LayersLens, LayerStates
 
-MOST_ROWS = 200
+MOST_ROWS, MOST_PLACES = 200, 120
 
 
 def layer_sizes(states: LayerStates) -> Figure | None:
@@ -22,14 +26,27 @@ def layer_sizes(states: LayerStates) -> Figure | None:
         return None
     fields = {"signal": states.outputs, "gradient": states.gradients, "1 − cosine of two samples": states.spreads}
     positive = {name: values[places].where(values[places] > 0, math.nan) for name, values in fields.items()}
-    along = numbers(range(len(places)))
-    marks = tuple(Line(along, numbers(v), name, colour=COLOURS.get(name, PALETTE[0])) for name, v in positive.items())
+    wide = 1 if len(places) <= MOST_PLACES else 2 * math.ceil(len(places) / 2 / MOST_PLACES)  # branches have two
+    marks = [mark for name, values in positive.items() for mark in _along(values, name, wide)]
     caption = (
         "Root mean square of what the weights give, norm of the gradient of the loss by it, and how much their inputs "
         "differ between samples. Straight lines that rise or fall grow or fade exponentially."
     )
+    if wide > 1:
+        caption += f" Each point is the mean of {wide} calls in a row, and the area their range."
     words = ("layer_sizes", "Signal and gradient by layer", caption, "weights, in the order of their calls", "size")
-    return Figure(*words, marks, y_log=True)
+    return Figure(*words, tuple(marks), y_log=True)
+
+
+def _along(values: Tensor, name: str, wide: int) -> tuple[Line | Band, ...]:
+    """A curve in the order of the calls; mean and range of so many in a row where these are more than one."""
+    shade = COLOURS.get(name, PALETTE[0])
+    if wide == 1:
+        return (Line(numbers(range(len(values))), numbers(values), name, colour=shade),)
+    starts = [*range(0, len(values) - wide, wide), len(values) - wide]
+    rows = torch.stack([values[start : start + wide] for start in starts], 1)
+    middles = torch.tensor(starts) + (wide - 1) / 2
+    return tuple(replace(mark, colour=shade) for mark in bundle(middles, rows, name, 0, logarithmic=True))
 
 
 def layers_section(states: LayerStates) -> Section:
@@ -51,9 +68,9 @@ def layers_section(states: LayerStates) -> Section:
         ("parameters whose gradient is zero", f"{len(states.zero_gradients)} of {states.trainable}"),
         ("modules without a gradient", ", ".join(states.unreached) or "none"),
     )
-    notes = (f"The table shows the first {MOST_ROWS} of {len(rows)} calls.",) * (len(rows) > MOST_ROWS)
-    told = (f"{first}{differ}.", facts, rows[:MOST_ROWS], notes)
-    return Section(states.kind, "Layers", *told, figures=drawn(states, FIGURES), provenance=provenance_of(states))
+    notes = (f"The table shows the first {MOST_ROWS} of {len(rows)} calls.",) if len(rows) > MOST_ROWS else ()
+    told: dict[str, Any] = {"facts": facts, "rows": rows[:MOST_ROWS], "notes": notes}
+    return Section.of(states, "Layers", f"{first}{differ}.", FIGURES, **told)
 
 
 def _last_spread(states: LayerStates) -> float:
@@ -90,9 +107,8 @@ def layers_scale(states: LayerStates) -> Scale | None:
     least = min(threshold / states.input_spread, OWN_SPREAD)
     if last < least * states.input_spread and before >= 2 * threshold:  # told apart until late, which no rule minds
         return None
-    return Scale(
-        "of the difference between samples reaches the last layer", last / states.input_spread, 1, least, why, percent
-    )
+    label = "of the difference between samples reaches the last layer"
+    return Scale(label, last / states.input_spread, 1, least, why, percent)
 
 
 def _growth_scale(states: LayerStates, what: str) -> Scale:
@@ -119,13 +135,7 @@ def _total(what: str) -> Quantity:
 
 
 FIGURES = (layer_sizes,)
+QUANTITIES = {f"layer_{what}": _total(what) for what in ("signal", "gradient")}
 VIEW = ReadingView(
-    LayerStates,
-    LayersLens,
-    layers_section,
-    FIGURES,
-    RULES,
-    layer_numbers,
-    quantities={f"layer_{what}": _total(what) for what in ("signal", "gradient")},
-    scale=layers_scale,
+    LayerStates, LayersLens, layers_section, FIGURES, RULES, layer_numbers, quantities=QUANTITIES, scale=layers_scale
 )

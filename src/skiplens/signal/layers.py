@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from skiplens.base import Float, Int, InvalidInputError, Progress, Randomness, silent
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.batch import Batch, tensors_in
-from skiplens.graph.functional import main_output
+from skiplens.graph.functional import main_output, nodes_behind
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import Loss, fitted, loss_rule
 from skiplens.graph.pieces import pieces_of, slopes
@@ -57,8 +57,7 @@ class LayerStates(Reading, kind="layers"):
         "inputs": "the layer gets no real numbers",
         "gradients": "no derivative comes to the layer",
         "shut": "the layer can shut no units, or zeros do not tell",
-        "spreads": "there is no axis of at least two samples",
-        "input_spread": "there is no axis of at least two samples",
+        **dict.fromkeys(("spreads", "input_spread"), "there is no axis of at least two samples"),
         "parameter_norms": "the layer has no parameters",
         "parameter_gradients": "no parameter of the layer gets a derivative",
     }
@@ -132,7 +131,7 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
         if len(pieces) == 1:
             returned = watched(batch)
             value = _loss(returned, batch, loss)
-            elsewhere = {id(getattr(node, "variable", None)) for node in _autograd(list(_real(returned)))}
+            elsewhere = {id(getattr(node, "variable", None)) for node in nodes_behind(_real(returned))}
             gradients, joins = _gradients(named, [value]), _joins(value)
         else:
             value, parts = slopes(model, pieces, lambda outputs: _loss(outputs, batch, loss), watched)
@@ -140,17 +139,14 @@ def layer_states(model: nn.Module, batch: Batch, loss: Loss = None, *, memory: i
             for outputs, by in parts:
                 joins = max([joins, *map(_joins, outputs)])
                 for name, found in _gradients(named, outputs, by).items():
-                    gradients[name] = _sum(gradients[name], found)
+                    known = gradients[name]
+                    gradients[name] = found if known is None else known if found is None else known + found
                 watches[:] = [reduce(_Watch.joined, watches)]
         states = _states(model, batch, watches[0].rows, float(value.detach()), gradients, joins)
-        return replace(states, aside=(*states.aside, *_beside(model, states, elsewhere)))
-
-
-def _beside(model: nn.Module, states: LayerStates, elsewhere: set[int]) -> Iterator[str]:
-    """The modules without a gradient of the loss that are on the way to another output, such as auxiliary heads."""
-    for name in set(states.unreached) - {*states.aside, "the whole model"}:
-        if any(id(parameter) in elsewhere for parameter in model.get_submodule(name).parameters()):
-            yield name
+        # Those on the way to another output, such as auxiliary heads, stand aside too.
+        lost = set(states.unreached) - {*states.aside, "the whole model"}
+        beside = [name for name in lost if any(id(p) in elsewhere for p in model.get_submodule(name).parameters())]
+        return replace(states, aside=(*states.aside, *beside))
 
 
 def _gradients(named: dict[str, nn.Parameter], outputs: list[Tensor], by: list[Tensor] | None = None) -> "Gradients":
@@ -158,10 +154,6 @@ def _gradients(named: dict[str, nn.Parameter], outputs: list[Tensor], by: list[T
     if named and any(output.requires_grad for output in outputs):
         found = torch.autograd.grad(outputs, list(named.values()), by, allow_unused=True)
     return dict(zip(named, found, strict=True))
-
-
-def _sum(left: Tensor | None, right: Tensor | None) -> Tensor | None:
-    return right if left is None else left if right is None else left + right
 
 
 def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:
@@ -174,21 +166,10 @@ def _loss(outputs: Any, batch: Batch, loss: Loss) -> Tensor:
         return main_output(outputs).square().mean()
 
 
-def _autograd(values: list[Tensor]) -> Iterator[Any]:
-    """The operations and leaves that autograd knows these values from."""
-    waiting, seen = [value.grad_fn for value in values], set[Any]()
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            waiting += [part for part, _ in node.next_functions]
-            yield node
-
-
 def _joins(value: Tensor) -> int:
     """Sums in the graph of autograd of two values that are neither parameters nor both fresh from weights."""
     found = 0
-    for node in _autograd([value]):
+    for node in nodes_behind([value]):
         parts = [part for part, _ in node.next_functions]
         names = [part.name() for part in parts if part is not None and "AccumulateGrad" not in part.name()]
         fresh = all("mm" in name or "Conv" in name for name in names)

@@ -21,9 +21,18 @@ from skiplens.graph.network import ResidualNetwork, node_bytes
 from skiplens.graph.pieces import cut, is_cut
 from skiplens.readings.reading import Provenance
 from skiplens.signal.branches import branch_states
-from skiplens.signal.gradients import Gradients, Piece, Watch, cosine, gradients, root_mean_square, sample_norms, size
+from skiplens.signal.gradients import (
+    Gradients,
+    Piece,
+    Watch,
+    gradients,
+    join_sizes,
+    join_sums,
+    root_mean_square,
+    sample_norms,
+)
 from skiplens.signal.reading import Names, SignalReading
-from skiplens.signal.units import broken_tensors, dropout_modules, fresh_norms, repeat_difference
+from skiplens.signal.units import broken_tensors, dropout_modules, fresh_norms, most_surprising, repeat_difference
 
 LABEL, STEPS = "following signal and gradient", 4
 NO_JOIN = "The model has no residual join, so there is no depth at which to follow signal and gradient."
@@ -90,14 +99,15 @@ def _measured(pieces: list[Piece], randomness: Randomness, progress: Progress) -
 
 def _forward(pieces: list[Piece], watch: Watch) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What the forward passes showed, and where they were first seen to be not finite."""
-    network, signal, sizes, chains = pieces[0].network, watch.signal(pieces), watch.joins.sizes(), pieces[0].chains
+    network, signal, chains = pieces[0].network, watch.signal(pieces), pieces[0].chains
+    sizes = {name: join_sizes(sums) for name, sums in watch.joins.sums.items()}
     signal, entering = signal[: len(chains.depths)], signal[len(chains.depths) :]
     names = [block.name for block in network.blocks]
 
     def by_block(found: Mapping[str, float]) -> Float[Tensor, " blocks"]:
         return torch.tensor([found.get(name, float("nan")) for name in names], dtype=torch.float64)
 
-    dead, saturated = watch.units.dead, watch.units.saturated
+    dead, saturated = most_surprising(watch.units.shut), most_surprising(watch.units.flat)
     fields = {
         "precision": type_name(network.node(network.output).meta["val"].dtype),
         "signal": signal,
@@ -224,16 +234,16 @@ def hooked_signal(subject: Subject, reason: NotExportableError, randomness: Rand
 
 def _branch(call: ModuleCall, model: nn.Module, gradients: Mapping[str, Tensor | None]) -> dict[str, Any]:
     """What one block adds to its input, on the assumption that it adds something, and what its parameters show."""
-    brought, shortcut = call.left.detach() - call.entered.detach(), call.entered
+    brought, shortcut, cosine = join_sizes(join_sums(call.left.detach() - call.entered.detach(), call.entered))
     own = {id(parameter) for parameter in call.module.parameters()}
     named = {name: p for name, p in model.named_parameters() if id(p) in own}
     matrices = tuple(name for name, p in named.items() if p.ndim > 1)
     squares = [float(named[name].detach().double().square().sum()) for name in matrices]
     found = [float(g.double().square().sum()) for name in named if (g := gradients.get(name)) is not None]
     return {
-        "branch_norms": size(brought),
-        "shortcut_norms": size(shortcut),
-        "alignments": cosine(brought, shortcut),
+        "branch_norms": brought,
+        "shortcut_norms": shortcut,
+        "alignments": cosine,
         "branch_gradients": sum(found) ** 0.5 if call.returned.requires_grad else torch.nan,
         "weight_norms": (sum(squares) / len(squares)) ** 0.5 if squares else torch.nan,
         "matrices": matrices,

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from skiplens.base.words import in_words, times
-from skiplens.plots.figure import COLOURS, Bars, Figure, Line, Reference, drawn, in_order, numbers
-from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.figure import COLOURS, Bars, Figure, Line, Reference, in_order, numbers
+from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding
 from skiplens.signal.findings import LEAST_BLOCKS, RULES, allowed_gradient, allowed_growth, growth_scale
 from skiplens.signal.lens import NO_JOIN, SignalLens
@@ -84,9 +84,8 @@ FIGURES = (signal_by_depth, branch_against_shortcut, scales_by_block, shut_units
 
 def signal_section(reading: SignalReading) -> Section:
     """How signal and gradient fare."""
-    told = (signal_sentence(reading), _facts(reading), _rows(reading), reading.notes)
-    origin = provenance_of(reading)
-    return Section(reading.kind, "Signal and gradient", *told, figures=drawn(reading, FIGURES), provenance=origin)
+    told: dict[str, Any] = {"facts": _facts(reading), "rows": _rows(reading), "notes": reading.notes}
+    return Section.of(reading, "Signal and gradient", signal_sentence(reading), FIGURES, **told)
 
 
 def signal_sentence(reading: SignalReading) -> str:
@@ -186,7 +185,7 @@ def _relative(values: Tensor) -> Curve | None:
     return Curve(torch.arange(len(sizes)), sizes / sizes[0]) if len(sizes) else None
 
 
-SIGNAL_OVERLAYS = (
+OVERLAYS = (
     Overlay(
         "signal_by_depth",
         "Signal by depth",
@@ -214,7 +213,7 @@ def _of_blocks(name: str, worst: Callable[[Sequence[float]], float]) -> Callable
     return measure
 
 
-SIGNAL_QUANTITIES: dict[str, Quantity] = {
+QUANTITIES: dict[str, Quantity] = {
     "signal_growth": Quantity(
         "growth of the signal over all blocks", lambda finding, reading: reading.signal_growth.over(reading.longest)
     ),
@@ -225,22 +224,12 @@ SIGNAL_QUANTITIES: dict[str, Quantity] = {
     "dead_branches": Quantity("smallest gradient of these branches", _of_blocks("branch_gradients", min)),
     "dead_units": Quantity("largest share of dead units", _of_blocks("dead_units", max)),
     "saturated_units": Quantity("largest share of saturated units", _of_blocks("saturated_units", max)),
-    "dropout_on": Quantity("places with dropout on", lambda finding, reading: float(len(reading.dropout))),
-    "not_repeatable": Quantity("difference of two calls", lambda finding, reading: reading.repeat_difference),
-    "fresh_statistics": Quantity(
-        "batch norms without statistics", lambda finding, reading: float(len(reading.fresh_norms))
-    ),
+    "dropout_on": Quantity("places with dropout on", lambda _, reading: float(len(reading.dropout))),
+    "not_repeatable": Quantity("difference of two calls", lambda _, reading: reading.repeat_difference),
+    "fresh_statistics": Quantity("batch norms without statistics", lambda _, reading: float(len(reading.fresh_norms))),
 }
 
 
 VIEW = ReadingView(
-    SignalReading,
-    SignalLens,
-    signal_section,
-    FIGURES,
-    RULES,
-    signal_numbers,
-    SIGNAL_OVERLAYS,
-    SIGNAL_QUANTITIES,
-    signal_scale,
+    SignalReading, SignalLens, signal_section, FIGURES, RULES, signal_numbers, OVERLAYS, QUANTITIES, signal_scale
 )

@@ -15,8 +15,8 @@ from skiplens.graph.dissect import CHOSEN_BLOCKS
 from skiplens.graph.functional import main_output
 from skiplens.graph.modules import ASSUMED, module_blocks
 from skiplens.graph.network import leading_to_output
-from skiplens.plots.figure import Bars, Figure, drawn, in_order, numbers
-from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Section, provenance_of
+from skiplens.plots.figure import Bars, Figure, in_order, numbers
+from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Section
 from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance, Reading
 
@@ -206,8 +206,8 @@ def structure_section(reading: StructureReading) -> Section:
         ("output", reading.output_shape),
         ("operations in the graph", f"{reading.operations:,}"),
     )
-    told = (structure_sentence(reading), facts, reading.rows(), reading.notes, reading.block_names)
-    return Section(reading.kind, "Structure", *told, drawn(reading, FIGURES), provenance_of(reading))
+    told: dict[str, Any] = {"rows": reading.rows(), "notes": reading.notes, "blocks": reading.block_names}
+    return Section.of(reading, "Structure", structure_sentence(reading), FIGURES, facts=facts, **told)
 
 
 def structure_sentence(reading: StructureReading) -> str:
@@ -240,19 +240,15 @@ def structure_numbers(reading: StructureReading) -> tuple[KeyNumber, ...]:
     return (
         KeyNumber("parameters", float(reading.parameters), exact=True),
         KeyNumber("residual blocks", float(len(reading.block_names)), exact=True),
-        KeyNumber("projection shortcuts", float(reading.shortcuts.count("projection")), exact=True),
+        KeyNumber("projection shortcuts", _projections(reading), exact=True),
     )
 
 
+def _projections(reading: StructureReading) -> float:
+    return float(reading.shortcuts.count("projection"))
+
+
+_QUANTITIES = {"projection_shortcuts": Quantity("shortcuts that are projections", lambda _, seen: _projections(seen))}
 VIEW = ReadingView(
-    StructureReading,
-    StructureLens,
-    structure_section,
-    FIGURES,
-    key_numbers=structure_numbers,
-    quantities={
-        "projection_shortcuts": Quantity(
-            "shortcuts that are projections", lambda finding, reading: float(reading.shortcuts.count("projection"))
-        )
-    },
+    StructureReading, StructureLens, structure_section, FIGURES, key_numbers=structure_numbers, quantities=_QUANTITIES
 )

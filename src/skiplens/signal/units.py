@@ -46,24 +46,10 @@ Watcher = Callable[[Any, tuple[Any, ...]], None]  # called with the value of an 
 
 @dataclass
 class UnitStates:
-    """Shares of dead and of saturated units by block, with the width of the layer, gathered while the graph runs.
+    """Which units are shut on all samples, by block and place in it, gathered while the graph runs."""
 
-    Of several layers of a branch the one counts whose share is the furthest above one half, in standard deviations of
-    a fair coin thrown once for each unit.
-    """
-
-    shut: dict[tuple[str, int], Tensor] = field(default_factory=dict)  # by block and place in it: which units are shut
-    flat: dict[tuple[str, int], Tensor] = field(default_factory=dict)
-
-    @property
-    def dead(self) -> dict[str, Share]:
-        """Units that are zero on all samples."""
-        return _most_surprising(self.shut)
-
-    @property
-    def saturated(self) -> dict[str, Share]:
-        """Units whose slope is next to nothing on all samples."""
-        return _most_surprising(self.flat)
+    shut: dict[tuple[str, int], Tensor] = field(default_factory=dict)  # they are zero
+    flat: dict[tuple[str, int], Tensor] = field(default_factory=dict)  # their slope is next to nothing
 
     def watchers(self, network: ResidualNetwork) -> dict[str, Watcher]:
         """One watcher for each activation function inside of a branch; what it sees of several pieces goes together."""
@@ -88,7 +74,12 @@ def _watcher(
     return see
 
 
-def _most_surprising(units: Mapping[tuple[str, int], Tensor]) -> dict[str, Share]:
+def most_surprising(units: Mapping[tuple[str, int], Tensor]) -> dict[str, Share]:
+    """The share of shut units of each block, and how many units there are.
+
+    Of several layers of a branch the one counts whose share is the furthest above one half, in standard deviations of
+    a fair coin thrown once for each unit.
+    """
     found: dict[str, Share] = {}
     for (block, _), shut in units.items():
         share = Share(float(shut.double().mean()), len(shut))

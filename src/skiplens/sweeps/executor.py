@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from unittest import mock
 
 import torch
 
@@ -109,14 +110,8 @@ class _Place:
         spawn = multiprocessing.get_context("spawn")
         here, there = spawn.Pipe()
         process = spawn.Process(target=serve, args=(there, ",".join(map(str, gpus))), daemon=True)
-        before = {name: os.environ.get(name) for name in _ONE_THREAD}
-        os.environ.update(_ONE_THREAD)  # the process inherits it
-        try:
+        with mock.patch.dict(os.environ, _ONE_THREAD):  # the process inherits it
             process.start()
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name, None)
-                os.environ.update({} if value is None else {name: value})
         there.close()
         return cls(process, here, gpus)
 
@@ -185,10 +180,8 @@ class _Places:
 def _shares(places: int, gpus: int, needed: int) -> list[tuple[int, ...]]:
     """The GPUs of each place: the first places get as many as the neediest run wants, the others none."""
     needed = min(needed, gpus)
-    return [
-        tuple(range(index * needed, (index + 1) * needed)) if (index + 1) * needed <= gpus else ()
-        for index in range(places)
-    ]
+    starts = (index * needed for index in range(places))
+    return [tuple(range(start, start + needed)) if start + needed <= gpus else () for start in starts]
 
 
 def serve(connection: Connection, gpus: str) -> None:

@@ -90,9 +90,10 @@ def spread_gram(  # noqa: PLR0913 - options by keyword
     computed_from = fingerprint(getattr(kernel, quantity), inputs, None)
     with begun_matrix(path, plan, inputs.dtype, computed_from) as (matrix, journal, plan):
         write_atomically(_inputs_of(path), lambda file: np.save(file, inputs.detach().cpu().numpy()))
+        module = path.with_name(path.name + ".kernel.pickle")
         if isinstance(kernel, ModuleKernel):
-            write_atomically(_module_of(path), lambda file: pickle.dump(kernel, file))
-            description = json.dumps({"class": "ModuleKernel", "file": str(_module_of(path)), "of": computed_from})
+            write_atomically(module, lambda file: pickle.dump(kernel, file))
+            description = json.dumps({"class": "ModuleKernel", "file": str(module), "of": computed_from})
         else:
             description = described(kernel)
         common = Tile(str(path), description, quantity, "cuda" if gpus else "cpu")
@@ -103,7 +104,7 @@ def spread_gram(  # noqa: PLR0913 - options by keyword
                 tile = dataclasses.replace(common, rows=rows, columns=columns)
                 runs[number] = Run("skiplens.sweeps.gram_tiles:compute_tile", tile, Needs(gpus=gpus))
         _compute(executor, runs, journal, progress)
-        for beside in (_inputs_of(path), _module_of(path)):
+        for beside in (_inputs_of(path), module):
             beside.unlink(missing_ok=True)
     return matrix
 
@@ -159,10 +160,6 @@ def _compute(executor: Executor, runs: dict[int, Run], journal: Journal, progres
                 f"A tile failed {ATTEMPTS} times, at last with: {outcome.failure.error} The {len(journal.done)} tiles "
                 "that are done are kept; give the same call again to go on."
             )
-
-
-def _module_of(path: Path) -> Path:
-    return path.with_name(path.name + ".kernel.pickle")
 
 
 def _inputs_of(path: Path) -> Path:

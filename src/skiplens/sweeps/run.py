@@ -18,7 +18,6 @@ from skiplens.base.version import VERSION
 from skiplens.readings import Measurement, Provenance, Reading, Store
 
 _OWNER = "sweep.json"
-
 _PLACE: ContextVar[Path | None] = ContextVar("unfinished_work", default=None)
 
 

@@ -20,7 +20,6 @@ from skiplens.sweeps.run import Failure, Outcome, Run, unfinished_path
 
 ATTEMPTS = 2  # a failing run is tried once more, after all others and, if there are several, perhaps on another worker
 
-
 Watch = Callable[["Status"], None]
 S = TypeVar("S", bound=Settings)
 
@@ -134,16 +133,12 @@ class _Sweep:
         else:
             assert outcome.failure is not None, "an outcome has a reading or a failure"
             self.failures[run.key] = outcome.failure
-            self._record_failure(run, outcome.failure)
+            content = {"run": str(run), "measure": run.measure, "settings": run.settings.to_json()}
+            content |= {"error": outcome.failure.error, "traceback": outcome.failure.traceback}
+            content |= {"skiplens": VERSION, "host": platform.node()}
+            write_content(failure_path(self.store, run.key), json.dumps(content, indent=1, ensure_ascii=False))
         self.ahead, self.behind = self.ahead - self.costs[run.key], self.behind + self.costs[run.key]
         self._tell()
-
-    def _record_failure(self, run: Run, failure: Failure) -> None:
-        """Write down why the run failed, with its traceback."""
-        content = {"run": str(run), "measure": run.measure, "settings": run.settings.to_json()}
-        content |= {"error": failure.error, "traceback": failure.traceback}
-        content |= {"skiplens": VERSION, "host": platform.node()}
-        write_content(failure_path(self.store, run.key), json.dumps(content, indent=1, ensure_ascii=False))
 
     def _runs(self, count: int) -> None:
         if count != self.running:

@@ -70,15 +70,15 @@ def limit_of_module(subject: Subject, batch: Batch, outputs: int) -> dict[str, A
         return {"no_limit": str(error)}
     if not bool(kernel.isfinite().all()) or not bool(kernel.any()):
         return {"no_limit": "its kernel is zero, or beyond the largest number."}
-    unique = {
-        (f"{one.nonlinearity} → {one.matrix}", (one.slope, one.variance, one.correlation, one.scale)) for one in scales
+    steps = ((f"{s.nonlinearity} → {s.matrix}", (s.slope, s.variance, s.correlation, s.scale)) for s in scales)
+    rows = sorted(set(steps))
+    return {
+        "module_limit": kernel,
+        "limit_operations": tuple(f"{row.operation} {row.module}".strip() for row in maps),
+        "limit_maps": torch.tensor([(row.variance, row.correlation) for row in maps], dtype=torch.float64),
+        "depth_steps": tuple(name for name, _ in rows),
+        "depth_scales": torch.tensor([row for _, row in rows], dtype=torch.float64).view(-1, 4),
     }
-    rows = sorted(unique)
-    numbers = torch.tensor([row for _, row in rows], dtype=torch.float64).view(-1, 4)
-    fields: dict[str, Any] = {"depth_steps": tuple(name for name, _ in rows), "depth_scales": numbers}
-    by_depth = torch.tensor([(row.variance, row.correlation) for row in maps], dtype=torch.float64)
-    operations = tuple(f"{row.operation} {row.module}".strip() for row in maps)
-    return {"module_limit": kernel, "limit_operations": operations, "limit_maps": by_depth, **fields}
 
 
 def branch_parameters(subject: Subject) -> list[str]:

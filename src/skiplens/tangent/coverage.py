@@ -13,18 +13,7 @@ from skiplens.base.preserve_state import SelfChangeError
 from skiplens.graph.functional import PureModel, same_up_to_rounding, transformable
 from skiplens.graph.inputs import Samples
 from skiplens.tangent.calls import Call, PatternChanged, Place, Recording, pull_back, record
-from skiplens.tangent.gradients import (
-    Buffer,
-    Counts,
-    Deferred,
-    Factored,
-    GradientForm,
-    OuterProducts,
-    ParameterSlice,
-    Pieces,
-    Source,
-    empty_gradients,
-)
+from skiplens.tangent.gradients import Buffer, Deferred, Factored, GradientForm, OuterProducts, ParameterSlice, Source
 from skiplens.tangent.rules import Cotangents, EmbeddingTable, LinearWeight, LocalGradient, Rule, rules_of, sample_axes
 
 PROBE_SAMPLES = 3
@@ -116,7 +105,7 @@ class _Probe:
         self.leaves = pure.leaves()
         self.recording, self.spread = self._record()
         self.backward = [self._pull_back(sample) for sample in sorted({0, self.samples.count - 1})]
-        found = [gradient for backward in self.backward for gradient in backward.gradients.values()]
+        found = (gradient for backward in self.backward for gradient in backward.gradients.values())
         sizes = [gradient.abs().max() for gradient in found if gradient is not None]
         largest = torch.stack(sizes).max() if sizes else torch.zeros((), dtype=pure.dtype)
         self.sizes = torch.stack(sizes) if sizes else largest[None]
@@ -254,37 +243,35 @@ class LayerRows(Source):
         self.pure, self.cover, self.chunk, self.stack = pure, cover, chunk, stack
         self.modules = dict(pure.model.named_modules())
 
-    def fill(self, samples: Samples, pieces: Pieces, outputs: Sequence[int], buffer: Buffer) -> list[GradientForm]:
+    def fill(
+        self, samples: Samples, pieces: Sequence[ParameterSlice], outputs: Sequence[int], buffer: Buffer
+    ) -> list[GradientForm]:
         """The gradients of the given outputs of all samples, piece by piece."""
-        counts = (samples.count, len(outputs))
-        forms: dict[int, GradientForm] = {}
-        for index, piece in enumerate(pieces):
-            if piece.form == "gradients":
-                forms[index] = empty_gradients(self.pure, piece, counts, buffer)
+        forms: list[GradientForm] = []
         for where, chunk in samples.chunks(self.chunk):
-            self._fill_chunk(_Pass(self, chunk, pieces, where), outputs, forms, (counts, buffer))
-        return [forms[index] for index in range(len(pieces))]
+            self._fill_chunk(_Pass(self, chunk, pieces, where), outputs, forms, (samples.count, buffer))
+        return forms
 
     def _fill_chunk(
-        self, forward: "_Pass", outputs: Sequence[int], forms: dict[int, GradientForm], memory: tuple[Counts, Buffer]
+        self, forward: "_Pass", outputs: Sequence[int], forms: list[GradientForm], memory: tuple[int, Buffer]
     ) -> None:
-        """One chunk of samples; its graph is gone when this returns. Forms not there yet are made in `memory`."""
-        for index, piece in enumerate(forward.pieces):
-            if piece.form != "gradients":
-                if index not in forms:
-                    forms[index] = forward.empty(piece, *memory)
-                forward.write_inputs(piece, forms[index])
+        """One chunk of samples; its graph is gone when this returns. The first makes the forms, for so many samples."""
+        if not forms:
+            samples, buffer = memory
+            forms += [forward.empty(piece, (samples, len(outputs)), buffer) for piece in forward.pieces]
+        for piece, form in zip(forward.pieces, forms, strict=True):
+            forward.write_inputs(piece, form)
         for start in range(0, len(outputs), self.stack):
             columns = slice(start, min(start + self.stack, len(outputs)))
             place = (forward.where, columns)
             kept: dict[Place, Cotangents] = {}  # the cotangents of deferred pieces stay there and need no other place
-            for index, piece in enumerate(forward.pieces):
-                form, use = forms[index], self.cover.uses[piece.parameter][0]
+            for piece, form in zip(forward.pieces, forms, strict=True):
                 if isinstance(form, Deferred):
+                    use = self.cover.uses[piece.parameter][0]
                     kept[use.module, use.call] = (form.cotangents[place],)
             cotangents = forward.cotangents(outputs[columns], kept, last=columns.stop == len(outputs))
-            for index, piece in enumerate(forward.pieces):
-                forward.write(piece, forms[index], place, cotangents)
+            for piece, form in zip(forward.pieces, forms, strict=True):
+                forward.write(piece, form, place, cotangents)
 
 
 class _Pass:
@@ -307,8 +294,10 @@ class _Pass:
             raise error if is_shortage(error) else PatternChanged(f"a module got other samples: {error}") from error
 
     @torch.no_grad()
-    def empty(self, piece: ParameterSlice, counts: Counts, buffer: Buffer) -> Factored | Deferred:
-        """Room for the factors, or for the inputs and cotangents, of all samples and outputs."""
+    def empty(self, piece: ParameterSlice, counts: tuple[int, int], buffer: Buffer) -> GradientForm:
+        """Room for the gradients, for their factors, or for inputs and cotangents, of all samples and outputs."""
+        if piece.form == "gradients":
+            return piece.empty(self.pure, counts, buffer)
         use, (samples, outputs) = self.uses[piece.parameter][0], counts
         call = self.calls[use.module, use.call]
         if piece.form == "deferred":

@@ -18,7 +18,6 @@ from skiplens.graph.inputs import Samples
 from skiplens.tangent.calls import call_with
 from skiplens.tangent.rules import Rule
 
-Counts = tuple[int, int]  # of samples and outputs
 _SCRATCH_BYTES = {"cpu": 12 * 2**20, "cuda": 2**28}  # long enough for matrix products at full speed
 _SCRATCH_SHARE = 1 / 8  # of a large buffer: shorter slices of many samples would mean more passes over the inputs
 _SAMPLES_AT_ONCE = {"cpu": 16, "cuda": 256}
@@ -33,6 +32,10 @@ class ParameterSlice:
     parameter: str
     rows: slice
     form: Literal["gradients", "outer", "deferred"] = "gradients"
+
+    def empty(self, pure: PureModel, counts: tuple[int, int], buffer: "Buffer") -> "Gradients":
+        """Room for the gradients of so many samples and outputs, to be filled."""
+        return Gradients(buffer.take(*counts, _rows_of(pure.parameters[self.parameter], self, leading=0).numel()))
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,7 @@ class VectorisedRows(Source):
 
     def fill(self, samples: Samples, pieces: Pieces, outputs: Sequence[int], buffer: Buffer) -> list[GradientForm]:
         """The gradients of the given outputs of all samples, piece by piece."""
-        forms = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
+        forms = [piece.empty(self.pure, (samples.count, len(outputs)), buffer) for piece in pieces]
         chosen = torch.as_tensor(list(outputs), device=self.pure.device)
         values = {piece.parameter: self.pure.parameters[piece.parameter] for piece in pieces}
         for where, chunk in samples.chunks(self.chunk):
@@ -209,7 +212,7 @@ class SingleRows(Source):
 
     def fill(self, samples: Samples, pieces: Pieces, outputs: Sequence[int], buffer: Buffer) -> list[GradientForm]:
         """The gradients of the given outputs of all samples, piece by piece."""
-        forms = [empty_gradients(self.pure, piece, (samples.count, len(outputs)), buffer) for piece in pieces]
+        forms = [piece.empty(self.pure, (samples.count, len(outputs)), buffer) for piece in pieces]
         for form in forms:
             form.rows.zero_()
         for where, batch in samples.chunks(samples.count if self.coupled else 1):
@@ -226,11 +229,6 @@ class SingleRows(Source):
                         if gradient is not None:
                             form.rows[sample, column] = _rows_of(gradient, piece, leading=0)
         return list(forms)
-
-
-def empty_gradients(pure: PureModel, piece: ParameterSlice, counts: Counts, buffer: Buffer) -> Gradients:
-    """Room for the gradients of so many samples and outputs, to be filled."""
-    return Gradients(buffer.take(*counts, _rows_of(pure.parameters[piece.parameter], piece, leading=0).numel()))
 
 
 def _rows_of(gradient: Tensor, piece: ParameterSlice, leading: int) -> Float[Tensor, "*leading params"]:

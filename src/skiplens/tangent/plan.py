@@ -15,7 +15,7 @@ from skiplens.base import Randomness, TooLargeError, readable
 from skiplens.base.identity import architecture
 from skiplens.graph.functional import PureModel, saved_bytes_per_sample
 from skiplens.tangent import coverage
-from skiplens.tangent.coverage import NOTHING, PROBE_SAMPLES, LayerCoverage, LayerRows, calls_of, find_coverage
+from skiplens.tangent.coverage import LayerCoverage, LayerRows, find_coverage
 from skiplens.tangent.gradients import ParameterSlice, SingleRows, Source, VectorisedRows
 from skiplens.tangent.problem import Problem, Task
 from skiplens.tangent.rules import LocalGradient, OuterShape
@@ -146,7 +146,7 @@ def _checked(problem: Problem) -> tuple[LayerCoverage, _Costs]:
     On a GPU the look takes longer than a small kernel.
     """
     pure, samples = problem.pure, problem.most_samples
-    few = samples.take(slice(0, PROBE_SAMPLES))
+    few = samples.take(slice(0, coverage.PROBE_SAMPLES))
     key = architecture(pure.model, few.args, few.kwargs, tuple(pure.parameters))
     if key in _KNOWN:
         outline, known = _KNOWN[key]
@@ -163,7 +163,8 @@ def _by_layers(problem: Problem, cover: LayerCoverage, found: _Costs, room: int)
     stack = min(_STACK.get(pure.device.type, 5), problem.selection.count)
     bytes_per_sample = (stack + 1) * cotangents + saved_bytes_per_sample(pure, problem.most_samples)
     chunk = _chunk(problem, bytes_per_sample, room)
-    source = LayerRows(pure, replace(cover, recording=NOTHING), chunk, stack)  # whose graph is not needed any more
+    # whose graph is not needed any more
+    source = LayerRows(pure, replace(cover, recording=coverage.NOTHING), chunk, stack)
     return source, Assignment(source, work, chunk * bytes_per_sample)
 
 
@@ -212,7 +213,7 @@ def _plain_work(pure: PureModel, names: Iterable[str]) -> dict[str, Work]:
 def layer_work(pure: PureModel, cover: LayerCoverage) -> tuple[dict[str, Work], int]:
     """The work of all covered parameters, and the bytes of one sample's and output's cotangents; read off the probe."""
     samples = len(cover.recording.outputs)
-    calls = calls_of(cover.recording, cover, (use for uses in cover.uses.values() for use in uses))
+    calls = coverage.calls_of(cover.recording, cover, (use for uses in cover.uses.values() for use in uses))
     work = {}
     for name, uses in cover.uses.items():
         parameter, called = pure.parameters[name], [calls[use.module, use.call] for use in uses]

@@ -54,34 +54,18 @@ class NTKOperator(SymmetricOperator):
             require_least(memory, each * (samples.count if self._problem.coupled else 1), "a product with the kernel")
             chunk = self._problem.budget // each
         self._products = JacobianProducts(pure, self._problem.coupled, max(1, min(samples.count, chunk)))
-
-    @property
-    def size(self) -> int:
-        """Samples × outputs, or samples where outputs are summed or one is chosen."""
         selection = self._problem.selection
-        return self._problem.left.count * (selection.count if selection.separate else 1)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of the kernel."""
-        return self._problem.pure.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model lives."""
-        return self._problem.pure.device
+        self.size = samples.count * (selection.count if selection.separate else 1)
+        self.dtype, self.device = pure.dtype, pure.device
 
     def apply(self, block: Float[Tensor, "size vectors"]) -> Float[Tensor, "size vectors"]:
         """The kernel times each column of `block`; the model is left as it was."""
-        selection, N = self._problem.selection, self._problem.left.count
-        columns = []
+        selection, columns = self._problem.selection, []
+        runs = [selection.indices] if selection.separate else [(output,) for output in selection.indices]
         with preserve_state(self._problem.pure.model):
             for vector in block.unbind(1):
-                if selection.separate:
-                    columns.append(self._product(vector.reshape(N, -1), selection.indices).flatten())
-                else:
-                    each = [self._product(vector[:, None], (output,)).flatten() for output in selection.indices]
-                    columns.append(torch.stack(each).sum(0))
+                weights = vector.reshape(self._problem.left.count, -1)
+                columns.append(torch.stack([self._product(weights, run).flatten() for run in runs]).sum(0))
         return torch.stack(columns, dim=1) if columns else torch.zeros_like(block)
 
     def _product(self, weights: Float[Tensor, "samples chosen"], chosen: tuple[int, ...]) -> Tensor:

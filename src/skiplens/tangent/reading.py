@@ -9,11 +9,7 @@ from torch import Tensor
 
 from skiplens.base.axes import Float, Int
 from skiplens.linalg.conditioning import condition_number
-from skiplens.readings.reading import Reading
-
-
-def _none() -> Tensor:
-    return torch.zeros(0, 0, dtype=torch.float64)
+from skiplens.readings.reading import Reading, no_numbers
 
 
 class TangentReading(Reading, kind="tangent"):
@@ -30,26 +26,26 @@ class TangentReading(Reading, kind="tangent"):
     outputs: int = 0  # how many outputs a sample has; 0 in files from before this was reported
     sampled_outputs: int = 0  # how many of them, drawn at random, the kernel was estimated from; 0 for all
     # standard error of each entry of an estimated kernel; empty where it is exact
-    kernel_error: Float[Tensor, "estimated estimated"] = field(default_factory=_none)
+    kernel_error: Float[Tensor, "estimated estimated"] = field(default_factory=lambda: no_numbers(0, 0))
     # Θ(x, x) of one output by the parameters of the branches, for networks redrawn with other seeds; empty if not
     # measured
-    seed_diagonals: Float[Tensor, "seeds few"] = field(default_factory=_none)
+    seed_diagonals: Float[Tensor, "seeds few"] = field(default_factory=lambda: no_numbers(0, 0))
     # the relative variance of that number in theory; NaN where theory does not know the network
     predicted_variance: float = float("nan")
     # the correlations of the infinitely wide network of this architecture; empty where none is known
-    limit_correlations: Float[Tensor, "compared compared"] = field(default_factory=_none)
+    limit_correlations: Float[Tensor, "compared compared"] = field(default_factory=lambda: no_numbers(0, 0))
     # those of this network by the parameters of its branches, to compare with
-    branch_correlations: Float[Tensor, "compared compared"] = field(default_factory=_none)
+    branch_correlations: Float[Tensor, "compared compared"] = field(default_factory=lambda: no_numbers(0, 0))
     # the kernel of this very module with infinite widths and the variances of its weights, on the first samples; empty
     # where it has no such limit or it would take too long
-    module_limit: Float[Tensor, "limited limited"] = field(default_factory=_none)
+    module_limit: Float[Tensor, "limited limited"] = field(default_factory=lambda: no_numbers(0, 0))
     depth_steps: tuple[str, ...] = ()  # its nonlinearities, each with the matrix behind it
     # slope χ₁, fixed variance q*, fixed correlation c* and depth scale ξ of each
-    depth_scales: Float[Tensor, "steps 4"] = field(default_factory=lambda: torch.zeros(0, 4, dtype=torch.float64))
+    depth_scales: Float[Tensor, "steps 4"] = field(default_factory=lambda: no_numbers(0, 4))
     no_limit: str = ""  # why there is none; empty in files from before this was reported
     limit_operations: tuple[str, ...] = ()  # of the limit, in order
     # behind each of them the variance of the first sample and the correlation of the first two
-    limit_maps: Float[Tensor, "operations 2"] = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.float64))
+    limit_maps: Float[Tensor, "operations 2"] = field(default_factory=lambda: no_numbers(0, 2))
     notes: tuple[str, ...] = ()  # what a person should know before reading on
     classes: tuple[str, ...] = ()  # the names of the classes, where the data knows them
     pictures: tuple[str, ...] = ()  # of the samples, where they are images; see `skiplens.plots.thumbnails`

@@ -17,10 +17,10 @@ from skiplens.graph.functional import output_shape, pure_model
 from skiplens.graph.inputs import samples_of
 from skiplens.graph.lens import ENOUGH, Lens, Subject
 from skiplens.kernels.finite_width import ResNet, advice, kernel_moments
-from skiplens.plots.figure import Figure, Heat, Line, Mark, Points, Reference, drawn, numbers
-from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, numbers
+from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section
 from skiplens.plots.thumbnails import thumbnails
-from skiplens.readings.finding import Finding, Rule, rule_words
+from skiplens.readings.finding import Finding, Rule, finding_with, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.reading import SignalReading
 from skiplens.tangent.comparison import compared, equivalent_network, kernel_of_some_outputs, limit_of_module
@@ -108,9 +108,9 @@ def kernel_by_class(reading: TangentReading) -> Figure:
     pictures = tuple(reading.pictures[sample] for sample in order) if len(reading.pictures) == len(order) else ()
     classes = "; samples are sorted by class, and a block along the diagonal is a class that is learned together"
     caption = f"Correlation of the parameter gradients of two samples{classes * bool(len(reading.targets))}."
-    marks = (Heat(tuple(numbers(row) for row in correlations), "correlation", labels, pictures),)
-    axis = "samples by class" if labels else "sample"
-    return Figure("kernel", "Tangent kernel between samples", caption, axis, axis, marks)
+    along = "samples by class" if labels else "sample"
+    heat = Heat(tuple(numbers(row) for row in correlations), "correlation", labels, pictures)
+    return Figure("kernel", "Tangent kernel between samples", caption, along, along, (heat,))
 
 
 def kernel_eigenvalues(reading: TangentReading) -> Figure:
@@ -118,8 +118,8 @@ def kernel_eigenvalues(reading: TangentReading) -> Figure:
     values = reading.eigenvalues
     positive = values.clamp_min(values[0] * torch.finfo(values.dtype).eps)
     caption = (
-        "Gradient descent with a small step learns direction i at a speed proportional to eigenvalue i: a "
-        "steep fall means that some directions take very much longer than others."
+        "Gradient descent with a small step learns direction i at a speed proportional to eigenvalue i: a steep fall "
+        "means that some directions take very much longer than others."
     )
     words = ("eigenvalues", "Eigenvalues of the tangent kernel", caption, "rank", "eigenvalue")
     return Figure(*words, (Points(numbers(range(1, len(values) + 1)), numbers(positive)),), y_log=True)
@@ -129,21 +129,18 @@ def kernel_against_angle(reading: TangentReading) -> Figure | None:
     """The kernel's correlation of each pair of samples against the angle between the inputs."""
     if not reading.angles.numel() or len(reading.kernel) < 2:
         return None
-    pairs = torch.triu_indices(len(reading.kernel), len(reading.kernel), offset=1)
-    angles, correlations = reading.angles[pairs[0], pairs[1]], reading.correlations[pairs[0], pairs[1]]
+    first, second = torch.triu_indices(len(reading.kernel), len(reading.kernel), offset=1)
+    angles, correlations = reading.angles[first, second], reading.correlations[first, second]
     grid = torch.linspace(0, float(angles.max()), 100, dtype=torch.float64)
     caption = (
-        "Each point is a pair of samples. Points above the dashed cosine: the network sees the two inputs as "
-        "more alike than they are; all points near one: it hardly tells inputs apart."
+        "Each point is a pair of samples. Points above the dashed cosine: the network sees the two inputs as more "
+        "alike than they are; all points near one: it hardly tells inputs apart."
     )
-    marks: tuple[Mark, ...] = (
-        Points(numbers(angles), numbers(correlations), "pairs of samples"),
-        *_limit_points(reading),
-        Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", dashed=True),
-        Reference(0.0),
-    )
+    words = ("kernel_against_angle", "Tangent kernel against the angle between inputs", caption)
     labels = ("angle between the inputs (radians)", "correlation of the gradients")
-    return Figure("kernel_against_angle", "Tangent kernel against the angle between inputs", caption, *labels, marks)
+    pairs = Points(numbers(angles), numbers(correlations), "pairs of samples")
+    cosine = Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", dashed=True)
+    return Figure(*words, *labels, (pairs, *_limit_points(reading), cosine, Reference(0.0)))
 
 
 def _limit_points(reading: TangentReading) -> tuple[Points, ...]:
@@ -169,13 +166,12 @@ def limit_by_depth(column: int, reading: TangentReading) -> Figure | None:
     levels = {in_words(value, 2): (value, name) for value, name in known}
     line = Line(numbers(torch.arange(1, len(values) + 1)[shown]), numbers(values[shown]), "infinite width")
     caption = (
-        f"The {what} of {of} behind each operation. {meaning}. Lines across: where a repeated step, a "
-        "nonlinearity and the matrix behind it, would lead."
+        f"The {what} of {of} behind each operation. {meaning}. Lines across: where a repeated step, a nonlinearity and "
+        "the matrix behind it, would lead."
     )
-    ends = (Reference(value, f"{end} of {name}: {level}") for level, (value, name) in levels.items())
     words = (f"limit_{what}_by_depth", f"This model at infinite width: {what} by depth", caption)
-    labels = ("operation", f"{what} of {of}")
-    return Figure(*words, *labels, (line, *ends), y_log=column == 0)
+    ends = (Reference(value, f"{end} of {name}: {level}") for level, (value, name) in levels.items())
+    return Figure(*words, "operation", f"{what} of {of}", (line, *ends), y_log=column == 0)
 
 
 _MAPS = (
@@ -227,14 +223,14 @@ def tangent_section(reading: TangentReading) -> Section:
         chi, q, c, xi = (in_words(float(value)) for value in row)
         ends = f"variance {q}, correlation {c}, ξ = {xi} steps"
         facts.append((f"depth scale of {name}", f"χ₁ = {chi}; repeated: {ends}"))
-    coupling = ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
     maps = zip(reading.limit_operations, reading.limit_maps[:MOST_OPERATIONS].tolist(), strict=False)
+    coupling = ("Batch norm is in training mode: the kernel is that of this batch as a whole.",) * reading.batch_coupled
     rows = tuple(
         {"operation at infinite width": name, "variance": in_words(q), "correlation of two samples": in_words(c)}
         for name, (q, c) in maps
     )
-    told = (reading.kind, "Tangent kernel", tangent_sentence(reading), tuple(facts), rows, (*reading.notes, *coupling))
-    return Section(*told, figures=drawn(reading, FIGURES), provenance=provenance_of(reading))
+    told: dict[str, Any] = {"facts": tuple(facts), "rows": rows, "notes": (*reading.notes, *coupling)}
+    return Section.of(reading, "Tangent kernel", tangent_sentence(reading), FIGURES, **told)
 
 
 def tangent_sentence(reading: TangentReading) -> str:
@@ -252,9 +248,7 @@ def tangent_sentence(reading: TangentReading) -> str:
 
 WORDS = rule_words(__file__)
 MANY_STEPS = 1e4  # of gradient descent for the slowest direction
-
 FAR_FROM_CONSTANT = 1.0  # relative variance: the kernel's standard deviation over seeds is as large as its mean
-
 WANTED_VARIANCE = 0.1
 
 
@@ -264,19 +258,17 @@ def judge_kernel_condition(reading: TangentReading) -> Iterator[Finding]:
     A singular kernel alone is no fault: that of a network whose head starts at zero, and that of any narrow one, has at
     most as many directions as the last layer has inputs, and one more.
     """
-    alike = _pairs_alike(reading)
-    condition = reading.condition_number
-    if not alike and not MANY_STEPS < condition < math.inf:
-        return
-    sentence = (
-        f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'} the same "
-        "gradient to working precision: these samples cannot be learned apart."
-        if alike
-        else f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent needs "
-        "that many steps for the slowest direction of the outputs."
-    )
-    numbers = (float(alike), 0.0) if alike else (condition, MANY_STEPS)
-    yield Finding("kernel_condition", "warning" if alike else "note", sentence, *numbers, **WORDS["kernel_condition"])
+    alike, condition = _pairs_alike(reading), reading.condition_number
+    if alike:
+        pairs = f"{alike} pair{'s' * (alike > 1)} of different samples ha{'ve' if alike > 1 else 's'}"
+        sentence = f"{pairs} the same gradient to working precision: these samples cannot be learned apart."
+        yield finding_with(WORDS, "kernel_condition", "warning", sentence, (float(alike), 0.0))
+    elif MANY_STEPS < condition < math.inf:
+        sentence = (
+            f"The tangent kernel has condition number {in_words(condition, 2)}: at the start gradient descent needs "
+            "that many steps for the slowest direction of the outputs."
+        )
+        yield finding_with(WORDS, "kernel_condition", "note", sentence, (condition, MANY_STEPS))
 
 
 def _pairs_alike(reading: TangentReading) -> int:
@@ -302,23 +294,21 @@ def judge_regime(reading: SignalReading) -> Iterator[Finding]:
     if not variance > FAR_FROM_CONSTANT:
         return
     sentence = (
-        f"Far from the kernel regime: at {network.depth} block{'s' * (network.depth > 1)} of width "
-        f"{network.width} the tangent kernel varies from seed to seed by {in_words(math.sqrt(variance), 2)} times its "
-        "mean."
+        f"Far from the kernel regime: at {network.depth} block{'s' * (network.depth > 1)} of width {network.width} the "
+        f"tangent kernel varies from seed to seed by {in_words(math.sqrt(variance), 2)} times its mean."
     )
-    words = WORDS["kernel_regime"]["source"], _wider(network, variance)
-    yield Finding("kernel_regime", "note", sentence, variance, FAR_FROM_CONSTANT, *words)
+    numbers, change = (variance, FAR_FROM_CONSTANT), _wider(network, variance)
+    yield finding_with(WORDS, "kernel_regime", "note", sentence, numbers, change=change)
 
 
 def _wider(network: ResNet, variance: float) -> str:
     """Smaller branches, where that helps, and a larger width."""
-    goal, ways = advice.branch_scale(network.depth, network.branch_depth).branch_scale, []
+    goal, ways = advice.branch_scale(network.depth, network.branch_depth).branch_scale, list[str]()
     left = float(kernel_moments(replace(network, branch_scale=goal)).relative_variance)
     if left < variance:
         factor = in_words(math.sqrt(goal / float(network.branch_scale)))  # α is a variance
-        ways = [
-            f"multiply each matrix of the branches by {factor}, which leaves a relative variance of {in_words(left, 2)}"
-        ]
+        leaving = f"which leaves a relative variance of {in_words(left, 2)}"
+        ways.append(f"multiply each matrix of the branches by {factor}, {leaving}")
     with suppress(InvalidInputError):
         ways.append(f"use a width of {advice.width(WANTED_VARIANCE, network).width}")
     words = "; or ".join(ways) or "no reasonable width would do it"

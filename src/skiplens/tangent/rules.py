@@ -67,7 +67,7 @@ class Rule(ABC):
 
     def left(self, prepared: Any) -> Tensor:
         """The side that all outputs share: (samples, terms, features), or (samples, terms) of integer names."""
-        raise NotImplementedError(f"{type(self).__name__} is not a sum of outer products.")
+        return prepared
 
     def right(self, prepared: Any, cotangents: Cotangents) -> Terms:
         """The side that comes from the output's gradient."""
@@ -110,10 +110,6 @@ class LinearWeight(Rule):
         """One term a position."""
         return OuterShape(prepared.shape[1], self.inputs, self.outputs)
 
-    def left(self, prepared: Tensor) -> Tensor:
-        """Inputs by sample and position."""
-        return prepared
-
     def right(self, prepared: Tensor, cotangents: Cotangents) -> Terms:
         """Cotangents by sample, output and position."""
         return _by_position(cotangents[0], prepared.shape[0], self.outputs)
@@ -150,7 +146,7 @@ class EmbeddingTable(Rule):
     layer: nn.Embedding
 
     def prepare(self, call: Call, samples: int) -> Int[Tensor, "samples terms"]:
-        """The rows looked up, by sample; an index that all samples share is repeated for each."""
+        """The rows looked up, by sample: two terms meet where they are equal. An index that all share is repeated."""
         names = call.input
         if names.shape[0] == 1:
             names = names.expand(samples, *names.shape[1:])
@@ -168,10 +164,6 @@ class EmbeddingTable(Rule):
     def outer_shape(self, prepared: Tensor) -> OuterShape:
         """One term a look-up; comparing names costs nothing beside the products."""
         return OuterShape(prepared.shape[1], 1, self.layer.embedding_dim)
-
-    def left(self, prepared: Tensor) -> Int[Tensor, "samples terms"]:
-        """The rows looked up: two terms meet where they are equal."""
-        return prepared
 
     def right(self, prepared: Tensor, cotangents: Cotangents) -> Terms:
         """Cotangents by look-up; the padding row never learns."""

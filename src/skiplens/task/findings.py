@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from skiplens.base.words import in_words, percent
 from skiplens.edits.remedies import code_of
-from skiplens.readings.finding import Finding, Remedy, Rule, Severity, rule_words
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity, finding_with, rule_words
 from skiplens.task.measure import COMMON, FEW, LARGE, SMALL
 from skiplens.task.reading import TaskReading
 
@@ -19,11 +19,7 @@ RARE = 1e-3  # a chance that counts as none
 MANY_COPIES = 0.1
 QUARTER = 0.25  # of a guess: a network that stays above it has not learned
 CHANCE = 2.33  # standard deviations: one in a hundred shuffles has more
-_WORDS = rule_words(__file__)
-
-
-def _found(rule: str, severity: Severity, sentence: str, numbers: tuple[float, float], code: str = "") -> Finding:
-    return Finding(rule, severity, sentence, *numbers, **_WORDS[rule], code=code)
+_found = partial(finding_with, rule_words(__file__))
 
 
 def judge_start(reading: TaskReading) -> Iterator[Finding]:
@@ -40,8 +36,8 @@ def judge_start(reading: TaskReading) -> Iterator[Finding]:
         )
         severity: Severity = "warning" if ratio > far else "note"
         mended: dict[str, Any] = {"where": reading.head, "remedy": remedy, "code": code_of(remedy)}
-        found = _found("loss_at_start", severity, sentence, (ratio, allowed))
-        yield replace(found, **mended) if reading.head and 0 < factor < 1 else found
+        mended = mended if reading.head and 0 < factor < 1 else {}
+        yield _found("loss_at_start", severity, sentence, (ratio, allowed), **mended)
 
 
 def judge_answers(reading: TaskReading) -> Iterator[Finding]:
@@ -53,7 +49,7 @@ def judge_answers(reading: TaskReading) -> Iterator[Finding]:
         code = "loss = lambda outputs, targets: torch.nn.functional.nll_loss(outputs.log(), targets)"
         code = code if reading.form == "classes" else "loss = torch.nn.functional.binary_cross_entropy"
         code = "" if reading.answers == "sigmoids" else code
-        yield _found("squashed_outputs", "warning", sentence, (least, 0.0), code)
+        yield _found("squashed_outputs", "warning", sentence, (least, 0.0), code=code)
 
 
 def judge_cut(reading: TaskReading) -> Iterator[Finding]:
@@ -74,7 +70,7 @@ def judge_bound(reading: TaskReading) -> Iterator[Finding]:
     if reading.form == "log_probabilities" and reading.answers != "log_probabilities":
         sentence = f"The loss takes log-probabilities but gets {reading.answers}: it falls without anything learned."
         code = "loss = torch.nn.functional.cross_entropy"
-        yield _found("unbounded_loss", "critical", sentence, (reading.loss, 0.0), code)
+        yield _found("unbounded_loss", "critical", sentence, (reading.loss, 0.0), code=code)
 
 
 def judge_inputs(reading: TaskReading) -> Iterator[Finding]:
@@ -90,7 +86,7 @@ def judge_inputs(reading: TaskReading) -> Iterator[Finding]:
             f"{in_words(reading.mean)}, standard deviation {in_words(reading.std)}; {words}."
         )
         code = f"inputs = (inputs - {reading.mean:.6g}) / {reading.std:.6g}"
-        yield _found("inputs_scale", "warning", sentence, numbers, code)
+        yield _found("inputs_scale", "warning", sentence, numbers, code=code)
 
 
 def _constant(reading: TaskReading) -> bool:
@@ -115,7 +111,7 @@ def judge_targets(reading: TaskReading) -> Iterator[Finding]:
         )
         numbers = (size, LARGE_TARGETS) if size > LARGE_TARGETS else (common, COMMON)
         code = "targets = (targets - targets.mean(0)) / targets.std(0)"
-        yield _found("targets_scale", "warning", sentence, numbers, code)
+        yield _found("targets_scale", "warning", sentence, numbers, code=code)
 
 
 def judge_labels(reading: TaskReading) -> Iterator[Finding]:
@@ -160,22 +156,11 @@ def judge_classes(reading: TaskReading) -> Iterator[Finding]:
             yield _found("missing_classes", "note", sentence, (chance, RARE))
 
 
-RULES = tuple(
-    Rule(name, (TaskReading,), judge)
-    for name, judge in (
-        ("constant_inputs", judge_constant),
-        ("squashed_outputs", judge_answers),
-        ("cut_scores", judge_cut),
-        ("unbounded_loss", judge_bound),
-        ("inputs_scale", judge_inputs),
-        ("targets_scale", judge_targets),
-        ("contradicting_labels", judge_labels),
-        ("loss_at_start", judge_start),
-        ("duplicated_samples", judge_copies),
-        ("missing_classes", judge_classes),
-        ("unexplained_labels", judge_neighbours),
-    )
-)
+_JUDGES = {"constant_inputs": judge_constant, "squashed_outputs": judge_answers, "cut_scores": judge_cut}
+_JUDGES |= {"unbounded_loss": judge_bound, "inputs_scale": judge_inputs, "targets_scale": judge_targets}
+_JUDGES |= {"contradicting_labels": judge_labels, "loss_at_start": judge_start, "duplicated_samples": judge_copies}
+_JUDGES |= {"missing_classes": judge_classes, "unexplained_labels": judge_neighbours}
+RULES = tuple(Rule(name, (TaskReading,), judge) for name, judge in _JUDGES.items())
 
 
 def task_findings(reading: TaskReading) -> list[Finding]:

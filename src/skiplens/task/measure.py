@@ -232,9 +232,8 @@ class _Task:
         closure()
         slope = float(torch.as_tensor(constant.grad).abs().max())
         if slope > STEEP:  # else the first step would be the last, and making it loads torch's compiler
-            torch.optim.LBFGS([constant], max_iter=50, tolerance_grad=STEEP, line_search_fn="strong_wolfe").step(
-                closure
-            )
+            how: Any = {"max_iter": 50, "tolerance_grad": STEEP, "line_search_fn": "strong_wolfe"}
+            torch.optim.LBFGS([constant], **how).step(closure)
         found, left = float(closure()), float(torch.as_tensor(constant.grad).abs().max())
         return found if self.form != "own" or left <= 1e-3 * slope else math.nan  # an own loss may have no least
 
@@ -265,16 +264,13 @@ def _last_operation(model: nn.Module, batch: Batch) -> str:
 
 def _inputs(entry: _Entry, model: nn.Module, pieces: list[Batch], batch: Batch, outputs: Tensor) -> dict[str, Any]:
     """The fields of the reading that speak of the numbers that come in; none where all of them are tokens."""
-    tensors = [
-        (tensor.numel(), -place) for place, tensor in enumerate(tensors_in(batch.inputs)) if tensor.is_floating_point()
-    ]
-    place = -max(tensors, default=(0, 1))[1]
-    if place < 0:
+    sizes = {place: t.numel() for place, t in enumerate(tensors_in(batch.inputs)) if t.is_floating_point()}
+    if not sizes:
         return {}
+    place = max(sizes, key=sizes.__getitem__)
     parts = [list(tensors_in(piece.inputs))[place] for piece in pieces]
-    if [len(part) for part in parts] != [piece.samples for piece in pieces] or not all(
-        p.isfinite().all() for p in parts
-    ):
+    whole = [len(part) for part in parts] == [piece.samples for piece in pieces]
+    if not whole or not all(part.isfinite().all() for part in parts):
         return {}
     if not entry.entries:
         for part in parts:
@@ -314,12 +310,10 @@ def _data(seen: Batch, task: _Task, seed: int) -> dict[str, Any]:
     """The fields of the reading that speak of the samples alone."""
     targets = seen.targets.detach().cpu()
     labelled = task.classes > 0 and targets.ndim == 1 and not targets.is_floating_point()
-    first: dict[bytes, int] = {}
-    groups: dict[int, list[int]] = {}
+    groups: dict[bytes, list[int]] = {}
     for index, key in enumerate(_keys(seen)):
-        if first.setdefault(key, index) != index:
-            groups.setdefault(first[key], [first[key]]).append(index)
-    shared = [targets[group] for group in groups.values()]
+        groups.setdefault(key, []).append(index)
+    shared = [targets[group] for group in groups.values() if len(group) > 1]
     differing = [group for group in shared if bool((group != group[:1]).any())]
     fields: dict[str, Any] = {
         "counts": targets[targets >= 0].bincount(minlength=task.classes) if labelled else torch.zeros(0).long(),

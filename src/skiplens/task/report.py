@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from skiplens.base import Progress, Randomness, in_words, silent, times
 from skiplens.graph.lens import Lens, Subject
-from skiplens.plots.figure import Bars, Figure, drawn, numbers
-from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section, provenance_of
+from skiplens.plots.figure import Bars, Figure, numbers
+from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section
 from skiplens.readings.reading import Provenance
 from skiplens.task.findings import RULES, SCORES, SQUARES
 from skiplens.task.measure import measure_task
@@ -56,9 +56,7 @@ def task_section(reading: TaskReading) -> Section:
         ("samples with equal inputs and another target", str(reading.contradictions)),
         ("targets of neighbours more alike than chance by (standard deviations)", known["neighbours"]),
     )
-    title, origin = "Data and loss", provenance_of(reading)
-    figures = drawn(reading, FIGURES)
-    return Section(reading.kind, title, task_sentence(reading), facts=facts, figures=figures, provenance=origin)
+    return Section.of(reading, "Data and loss", task_sentence(reading), FIGURES, facts=facts)
 
 
 def task_sentence(reading: TaskReading) -> str:
@@ -76,10 +74,8 @@ def losses_at_start(reading: TaskReading) -> Figure | None:
     """The loss before the first step beside those of no answer and of a guess."""
     losses = {"at the start": reading.loss, "of no answer": reading.no_answer, "of a guess": reading.guess}
     known = {name: value for name, value in losses.items() if math.isfinite(value)}
-    caption = (
-        "A network that knows nothing should start near the loss of no answer, and must fall below that of a guess."
-    )
-    words = ("losses_at_start", "Loss before the first step", caption, "", "loss")
+    text = "A network that knows nothing should start near the loss of no answer, and must fall below that of a guess."
+    words = ("losses_at_start", "Loss before the first step", text, "", "loss")
     if len(known) < 2:
         return None
     far = min(known.values()) > 0 and max(known.values()) > FAR * min(known.values())  # bars too small to be seen

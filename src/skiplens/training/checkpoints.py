@@ -1,11 +1,8 @@
 """A run on disk: everything needed to go on where it was, in a file that cannot run code."""
 
-import errno
 import math
-import pickle
 import time
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +13,12 @@ from torch import Tensor, nn
 
 from skiplens.base.errors import BrokenFileError, InvalidInputError, TooNewFileError
 from skiplens.base.files import write_atomically
+from skiplens.readings.file import damage_told
 from skiplens.readings.reading import Provenance
 from skiplens.training.history import FINISHED, TrainingHistory
 
 FORMAT, FORMAT_VERSION = "skiplens-training", 1
-
 _STEPS_BETWEEN_LOOKS = 50  # of a run on a GPU at its loss: each look makes the processor wait for the GPU
-
-# What zipfile and torch say to damaged bytes, and to a pickle that would run code.
-_DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, KeyError)
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ class Keeper:
             self._last = time.monotonic()
 
     def read(self, began_as: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The state of the run on disk, or None where there is none yet; one that began otherwise is refused."""
+        """The state of the run on disk, or None where there is none yet; refused if it began otherwise than this."""
         if self.path is None or not self.path.exists():
             return None
         state = read_checkpoint(self.path)
@@ -77,19 +71,17 @@ class Keeper:
 def read_checkpoint(path: Path | str) -> dict[str, Any]:
     """The state of a run from `path`; tensors are on the CPU."""
     path = Path(path)
-    try:
+
+    def words(error: Exception) -> str:
+        broken = f"{path} is not a whole checkpoint of a training run ({type(error).__name__})"
+        return f"{broken}. Delete it to train from the start."
+
+    with damage_told(words):
         with zipfile.ZipFile(path) as archive:  # torch writes checksums but does not look at them
             damaged = archive.testzip()
         if damaged is not None:
             raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (*_DAMAGE, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # the disk's trouble, not the file's
-            raise
-        raise BrokenFileError(
-            f"{path} is not a whole checkpoint of a training run ({type(error).__name__}). "
-            "Delete it to train from the start."
-        ) from error
     if not isinstance(state, Mapping) or state.get("format") != FORMAT:
         raise BrokenFileError(f"{path} was not written by a training run of Skiplens; choose another file.")
     if state["format_version"] > FORMAT_VERSION:

@@ -66,13 +66,11 @@ def loss_by_step(reading: TrainingHistory) -> Figure | None:
     if len(epochs) and (several or not marks):
         middles = [(epoch + 0.5) * reading.steps_per_epoch for epoch in range(len(epochs))]
         marks.append(Points(numbers(middles), numbers(epochs), "mean of an epoch"))
-    caption = (
-        f"The loss of each step's batch before its update, over {reading.steps} steps; the run "
-        f"{'finished' if reading.finished else 'ended early: ' + reading.outcome}."
-    )
-    words = ("loss_by_step", "Loss along training", caption, "step", "loss")
-    far = bool((reading.losses > 0).all()) and float(reading.losses.max()) > 10 * float(reading.losses.min())
-    return Figure(*words, tuple(marks), y_log=far)
+    positive = bool((reading.losses > 0).all())
+    far = positive and float(reading.losses.max()) > 10 * float(reading.losses.min())
+    ended = "finished" if reading.finished else f"ended early: {reading.outcome}"
+    caption = f"The loss of each step's batch before its update, over {reading.steps} steps; the run {ended}."
+    return Figure("loss_by_step", "Loss along training", caption, "step", "loss", tuple(marks), y_log=far)
 
 
 def learning_rate_by_step(reading: TrainingHistory) -> Figure | None:

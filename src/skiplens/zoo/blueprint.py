@@ -84,9 +84,8 @@ class Tokens(nn.Module):
 
     def __init__(self, plan: Blueprint) -> None:
         super().__init__()
-        self.content = (
-            nn.Embedding(plan.vocabulary, plan.width) if plan.vocabulary else nn.Linear(plan.inputs[1], plan.width)
-        )
+        tokens = nn.Embedding(plan.vocabulary, plan.width) if plan.vocabulary else None
+        self.content = tokens or nn.Linear(plan.inputs[1], plan.width)
         self.places = nn.Parameter(0.1 * torch.randn(plan.inputs[0], plan.width))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -138,9 +137,8 @@ def _resnet(plan: Blueprint) -> nn.Module:
         pool = IsometricPool(2, before, width) if first else None  # half the pixels and twice the channels
         made += [Residual(nn.Sequential(*pieces), pool)] if plan.shortcut else pieces
         before = width
-    return nn.Sequential(
-        *made, *_norm(plan.norm, before, True), nn.ReLU(), Mean((2, 3)), nn.Linear(before, plan.outputs)
-    )
+    made += [*_norm(plan.norm, before, True), nn.ReLU(), Mean((2, 3))]
+    return nn.Sequential(*made, nn.Linear(before, plan.outputs))
 
 
 def _transformer(plan: Blueprint) -> nn.Module:

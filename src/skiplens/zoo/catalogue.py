@@ -12,22 +12,11 @@ from skiplens.zoo.entry import Entry
 from skiplens.zoo.layers import count_joins
 from skiplens.zoo.weight_laws import weight_layers
 
-DEFAULT = "digits_resnet"
-"""The network to look at when none is given; `"default"` names it too."""
+DEFAULT = "digits_resnet"  # the network to look at when none is given; `"default"` names it too
 
-_ENTRIES: dict[str, Entry] = {
-    item.name: item
-    for item in (
-        *digits.ENTRIES,
-        *littwin2016.ENTRIES,
-        *li2016.ENTRIES,
-        *preact_resnet.CIFAR_ENTRIES,
-        *macdonald2023.ENTRIES,
-        *digits.MNIST_ENTRIES,
-        *preact_resnet.ENTRIES,
-        *littwin2020.ENTRIES,
-    )
-}
+_BY_PAPER: tuple[Entry, ...] = (*digits.ENTRIES, *littwin2016.ENTRIES, *li2016.ENTRIES, *preact_resnet.CIFAR_ENTRIES)
+_BY_PAPER += (*macdonald2023.ENTRIES, *digits.MNIST_ENTRIES, *preact_resnet.ENTRIES, *littwin2020.ENTRIES)
+_ENTRIES: dict[str, Entry] = {item.name: item for item in _BY_PAPER}
 
 
 def names() -> list[str]:

@@ -54,7 +54,8 @@ class MnistConvOptions(NetworkOptions):
 def mnist_conv(skip: Skip, options: MnistConvOptions, randomness: Randomness) -> nn.Sequential:
     """The network with this shortcut around its second block: `stem`, `block1`, `block2`, `head`."""
     stem = nn.Sequential(_convolution(1, 5, 5), nn.AvgPool2d(2))
-    head = nn.Sequential(nn.Flatten(), _batch_norm(nn.BatchNorm1d, 320), nn.ReLU(), linear(320, 10, bias=True))
+    norm = nn.BatchNorm1d(320, track_running_stats=False)
+    head = nn.Sequential(nn.Flatten(), norm, nn.ReLU(), linear(320, 10, bias=True))
     halves = [[*_preactivation(5), _convolution(5, 5, 5, padding=2)] for _ in range(2)]
     first = nn.Sequential(*halves[0], *halves[1])
     block1 = Plain(first) if skip == "none" else Residual(first)
@@ -73,11 +74,7 @@ def _block2(skip: Skip) -> nn.Sequential:
 
 
 def _preactivation(channels: int) -> list[nn.Module]:
-    return [_batch_norm(nn.BatchNorm2d, channels), nn.ReLU()]
-
-
-def _batch_norm(kind: type[nn.Module], features: int) -> nn.Module:
-    return kind(features, track_running_stats=False)
+    return [nn.BatchNorm2d(channels, track_running_stats=False), nn.ReLU()]
 
 
 def _convolution(inputs: int, outputs: int, window: int, stride: int = 1, padding: int = 0) -> nn.Conv2d:

@@ -1,5 +1,6 @@
 """Layers made without a draw from torch's global generator, and the residual and plain blocks made of them."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -44,16 +45,11 @@ class Residual(nn.Module):
         return shortcut + branch
 
 
-class Plain(nn.Module):
+class Plain(nn.Sequential):
     """A branch without shortcut; its parameters have the same names as those of a `Residual` with this branch."""
 
     def __init__(self, branch: nn.Module) -> None:
-        super().__init__()
-        self.branch = branch
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return the branch."""
-        return self.branch(inputs)
+        super().__init__(OrderedDict(branch=branch))
 
 
 class ProjectionShortcut(nn.Module):

@@ -118,17 +118,13 @@ def preact_stages(
     return stages, inputs
 
 
-ENTRIES = tuple(
-    Entry(
-        name=name,
-        description=f"pre-activation ResNet-{layers} with {text} shortcuts",
-        study="macdonald2023_regularity",
-        options=PreactResNetOptions,
-        builder=partial(preact_resnet_18_or_50, layers, shortcut),
-        stream=f"preact_resnet{layers}",
-    )
-    for name, layers, shortcut, text in _VARIANTS
-)
+def _entry(name: str, layers: int, shortcut: Shortcut, text: str) -> Entry:
+    words = (name, f"pre-activation ResNet-{layers} with {text} shortcuts", "macdonald2023_regularity")
+    builder = partial(preact_resnet_18_or_50, layers, shortcut)
+    return Entry(*words, PreactResNetOptions, builder, f"preact_resnet{layers}")
+
+
+ENTRIES = tuple(_entry(*variant) for variant in _VARIANTS)
 
 
 class CifarResNetOptions(NetworkOptions):

@@ -170,7 +170,7 @@ def test_comparison_with_the_finite_module():
 
 LAYERS = {"first": (FEATURES, 8), "hidden": (8, 8), "out": (8, 1)}
 REFUSED = {
-    "softmax": (lambda m, x: m.out(torch.softmax(m.first(x), 1)), r"aten.softmax in .*kernel.py:\d+\).* no rule"),
+    "softmax": (lambda m, x: m.out(torch.softmax(m.first(x), 1)), r"aten.softmax in .*kernel.py:\d+\).* to the loss"),
     "transposed": (
         lambda m, x: m.out(F.relu(m.hidden(m.first(x)) @ m.hidden.weight)),
         "aten.matmul in the model .*uses 'hidden.weight' a second time in another way",
@@ -186,7 +186,7 @@ REFUSED = {
         lambda m, x: m.out(torch.cat([(y := m.first(x))[:, :3], y[:, 3:]], 1) + torch.cat([y[:, :5], y[:, 5:]], 1)),
         "aten.add.*two concatenations of different widths",
     ),
-    "attention": (lambda m, x: F.linear(y := m.first(x), y), "aten.linear.*others have no rule"),
+    "attention": (lambda m, x: F.linear(y := m.first(x), y), "aten.linear.*no matrix of parameters"),
     "samples": (lambda m, x: m.first(x).view(-1, 4), "The output does not have one row per input"),
     "joined": (lambda m, x: m.out(torch.cat([m.first(x)] * 2, dim=0)), "aten.cat.*joins neither features nor one axis"),
     "no_parameter": (lambda m, x: m.first(x) @ torch.ones(8, 2).double(), "aten.matmul.*weights are not one parameter"),
@@ -206,7 +206,7 @@ REFUSED = {
     ),
     "slopes": (lambda m, x: m.out(F.prelu(m.first(x), x[0].new_tensor([0.1] * 7 + [0.2]))), "prelu.*give it one slope"),
     "groups": (lambda m, x: m.out(F.group_norm(m.first(x), 8)), "group_norm.*one channel, as in instance norm; take"),
-    "by_hand": (lambda m, x: m.out(torch.bmm((y := m.first(x)[:, None]), y.mT).sum(1) * y[:, 0]), "need_weights=F"),
+    "by_hand": (lambda m, x: m.out(torch.bmm((y := m.first(x)[:, None]), y.mT).sum(1) * y[:, 0]), "bmm.*must be \\(s"),
     "maximum": (lambda m, x: m.out(torch.maximum(m.first(x), x[:, :1])), "aten.maximum.*take torch.where"),
     "no_matrix": (lambda m, x: x * 2, "No matrix lies between"),
 }  # fmt: skip

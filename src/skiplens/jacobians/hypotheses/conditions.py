@@ -59,7 +59,7 @@ def conclusion(case: Case, checks: Sequence[CheckedHypothesis]) -> str:
             return f"Nothing is certified: {listed(found, 1)} {verdict if len(found) == 1 else verb}."
     if is_harmless_first_layer(case):
         return (
-            "Certified: this is the repaired network. Gradient descent with steps below 2/beta reaches the global "
+            "Certified: this is the repaired network. Gradient descent with steps below 2/β reaches the global "
             "minimum of the square cost and of cross-entropy from any start."
         )
     if "G2" not in _with(checks, "holds"):
@@ -91,7 +91,7 @@ def _slopes(case: Case) -> Judgement:  # G3
     return (
         Evidence([name for name, slope in slopes.items() if slope > 1], unrecognised(parts), largest),
         "no slope above 1",
-        f"a slope of {largest:.6g}",
+        f"a slope of {in_words(largest, 6)}",
         "Divide the nonlinearity by its largest slope, or use tanh.",
     )
 
@@ -311,7 +311,8 @@ def _skips(case: Case) -> Judgement:  # R2
     verdicts = {layer.name: isometry(layer.skip) for layer in layers}
     failing = [name for name, (good, _) in verdicts.items() if good is False]
     unknown = [name for name, (good, _) in verdicts.items() if good is None]
-    values = [value for layer in layers for value in (layer.skip.smallest, layer.skip.largest) if value is not None]
+    told = [layer.skip for layer in layers if not failing or layer.name in failing]
+    values = [value for skip in told for value in (skip.smallest, skip.largest) if value is not None]
     farthest = max(values, key=lambda value: abs(value - 1), default=None)
     return (
         Evidence(failing, unknown, farthest, "its singular values are not known"),

@@ -82,9 +82,9 @@ class HypothesesReading(Reading, kind="hypotheses"):
         """The verdicts as a table, then what follows."""
         lines = [f"{self.model} with {self.loss}", ""]
         for row in self.rows():
-            number = "" if row["number"] is None else f"{row['number']:.6g}"
+            number = "" if row["number"] is None else in_words(row["number"], 6)
             if row["sampled"] is not None:
-                number = f"{number or 'not known'}, here {row['sampled']:.6g}"
+                number = f"{number or 'not known'}, here {in_words(row['sampled'], 6)}"
             number = f" [{row['meaning']}: {number}]" if number else ""
             lines.append(f"{row['hypothesis']}  {row['verdict']:<17}  {row['statement']}{number}")
             if row["verdict"] != "holds":

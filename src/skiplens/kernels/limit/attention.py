@@ -17,11 +17,14 @@ from skiplens.base.errors import InvalidInputError, refuse_if
 from skiplens.graph.operations import REARRANGING, operation
 from skiplens.kernels.limit.combine import moved
 from skiplens.kernels.limit.draws import root_of
-from skiplens.kernels.limit.rules import Walk, rule
-from skiplens.kernels.limit.signals import Mixed, Moments, Signal, Unit, dependent, same_positions
+from skiplens.kernels.limit.positions import between, linear, reordered
+from skiplens.kernels.limit.rules import Walk, rule, where
+from skiplens.kernels.limit.signals import Logits, Mixed, Moments, Signal, Unit, dependent, same_positions
 
 DRAWS = 2048  # of the logits, the same for all pairs
 _AT_ONCE = 2**21
+_UNSEEN = -1e4  # logits below weigh nothing
+_MULTIPLES = {"aten.mul", "aten.div"}
 AVERAGED = "Heads are taken for many."  # told where logits are drawn
 
 
@@ -39,23 +42,111 @@ def _attention(  # noqa: PLR0913 - the arguments of torch
     scale: float | None = None,
     **_: Any,
 ) -> Signal:
-    for signal in (query, key, value):
-        kinds = [{kind for kind, _ in axis} for axis in signal.moments.axes] if isinstance(signal, Signal) else [set()]
-        if kinds[0] != {"s"} or kinds[-2:] != [{"p"}, {"c"}] or len(signal.moments.grid) != 1:
-            raise InvalidInputError("queries, keys and values must be (samples, heads, positions, coordinates)")
     refuse_if(dropout_p, "dropout of attention weights has no rule yet; set it to 0")
-    mask = _mask(value.moments, attn_mask, is_causal)
-    size = node.all_input_nodes[0].meta["val"].shape[-1]
-    scale = size**-0.5 if scale is None else scale
-    tied = _origin(node.args[0]) is _origin(node.args[1])
-    if not tied and dependent(query.moments, key.moments):
+    logits = _logits(node.args[:2], (query, key), scale)
+    if isinstance(attn_mask, Tensor):
+        seen = attn_mask.dtype == torch.bool
+        logits = logits.masked(torch.where(attn_mask, 0.0, -math.inf) if seen else attn_mask)
+    return _attended(walk, node, replace(logits, weights=True), value, is_causal)
+
+
+@rule("matmul bmm")
+def _product(walk: Walk, node: fx.Node, one: Any, other: Any) -> Signal:
+    """Of a value with a matrix of parameters, of queries with keys, or of the weights of attention with values."""
+    if isinstance(one, Tensor) and one.ndim == 2:
+        return between(walk, node, other, len(other.moments.axes) - 2, (one, None))
+    if not isinstance(one, Signal) or not isinstance(other, Signal):
+        return linear(walk, node, one, other)
+    if isinstance(one, Logits):
+        return _attended(walk, node, one, other)
+    *lead, columns, summed = range(len(other.moments.axes))
+    return _logits(node.args, (one, _ordered(other, [*lead, summed, columns])), 1.0)
+
+
+@rule("einsum")
+def _einsum(walk: Walk, node: fx.Node, equation: str, operands: list[Any], **__: Any) -> Signal:
+    """The same products, with their axes in any order."""
+    inputs, _, out = equation.replace(" ", "").partition("->")
+    parts: list[Any] = list(zip(operands, inputs.split(","), node.args[1], strict=True))  # type: ignore[arg-type]
+    (one, a, left), (other, b, right) = reversed(parts) if isinstance(operands[-1], Logits) else parts
+    lead = [letter for letter in out if letter in a and letter in b]
+    rows, columns = ([letter for letter in own if letter in out and letter not in lead] for own in (a, b))
+    summed = [letter for letter in a if letter not in out]
+    alone = not (isinstance(one, Signal) and isinstance(other, Signal)) or {*b} != {*lead, *columns, *summed}
+    if alone or [len(rows), len(columns), len(summed)] != [1, 1, 1]:
+        raise InvalidInputError("it is neither the product of queries and keys nor that of weights and values")
+    one, found = _ordered(one, [a.index(letter) for letter in [*lead, *rows, *summed]]), [*lead, *rows, *columns]
+    if isinstance(one, Logits):
+        other = _ordered(other, [b.index(letter) for letter in [*lead, *summed, *columns]])
+        behind = _attended(walk, node, one, other)
+    else:
+        other = _ordered(other, [b.index(letter) for letter in [*lead, *columns, *summed]])
+        behind = _logits((left, right), (one, other), 1.0)
+    return _ordered(behind, [found.index(letter) for letter in out])
+
+
+def _ordered(signal: Any, order: list[int]) -> Any:
+    """With its axes in another order."""
+    if order == sorted(order):
+        return signal
+    if isinstance(signal, Logits) and order[:-2] == sorted(order[:-2]) and not signal.weights:
+        tied = signal.tied and 1 / signal.tied
+        return replace(signal, query=signal.key, key=signal.query, tied=tied)
+    return moved(signal, lambda inside: reordered(inside, order))
+
+
+@rule("softmax _softmax")
+def _softmax(walk: Walk, node: fx.Node, signal: Signal, dim: int, *_: Any, **__: Any) -> Signal:
+    if not isinstance(signal, Logits) or signal.weights or dim not in (-1, node.meta["val"].ndim - 1):
+        raise InvalidInputError(
+            "only over the keys of attention it has a rule; leave that of the last layer to the loss"
+        )
+    return replace(signal, weights=True)
+
+
+@rule("masked_fill")
+def _filled(walk: Walk, node: fx.Node, signal: Any, holds: Any, value: Any) -> Signal:
+    """Keys that queries do not see."""
+    if not isinstance(signal, Logits) or isinstance(holds, Signal) or float(value) > _UNSEEN:
+        raise InvalidInputError("only logits of attention, where they become −∞, have a rule")
+    return signal.masked(torch.where(holds, -math.inf, 0.0))
+
+
+@rule("where")
+def _chosen(walk: Walk, node: fx.Node, holds: Any, one: Any, other: Any) -> Signal:
+    return _filled(walk, node, one, ~holds, other) if isinstance(one, Logits) else where(walk, node, holds, one, other)
+
+
+def _logits(nodes: Any, pair: tuple[Any, Any], scale: float | None) -> Logits:
+    """Products of queries and keys, each (samples, …, positions, coordinates), times a number."""
+    for signal in pair:
+        _require_tokens(signal)
+    size, origins = nodes[0].meta["val"].shape[-1], [_origin(node) for node in nodes]
+    (one, before), (other, behind) = origins
+    if one is not other and dependent(pair[0].moments, pair[1].moments):
         raise InvalidInputError("its queries and keys are neither equal nor independent, which has no rule yet")
-    needs = walk.needs[node]
-    if scale * size**0.75 < 1 or size == 1:
+    tied = behind / before if one is other else None
+    return Logits(*pair, size**-0.5 if scale is None else scale, size, tied, before * behind)
+
+
+def _require_tokens(signal: Any) -> None:
+    kinds = [{kind for kind, _ in axis} for axis in signal.moments.axes] if isinstance(signal, Signal) else [set()]
+    if "s" not in kinds[0] or kinds[-2:] != [{"p"}, {"c"}] or len(signal.moments.grid) != 1:
+        raise InvalidInputError("queries, keys and values must be (samples, heads, positions, coordinates)")
+
+
+def _attended(walk: Walk, node: fx.Node, logits: Logits, value: Any, causal: bool = False) -> Signal:
+    """What the softmax of logits makes of values."""
+    if not logits.weights:
+        raise InvalidInputError("products of queries and keys must be given a softmax before they weigh values")
+    _require_tokens(value)
+    mask, needs, tied = _mask(value.moments, logits.mask, causal), walk.needs[node], logits.tied
+    query, key, scale, size = logits.query, logits.key, logits.scale, logits.size
+    if scale * logits.before * size**0.75 < 1 or size == 1:
         walk.words[node] = "logits ∝ 1/d: numbers" if tied else "logits ∝ 1/d: 0"
-        logits = [scale * size * block if tied else torch.zeros_like(block) for block in query.moments.second[1:]]
-        weights = [torch.softmax(block + mask, dim=-1) for block in logits]
-        return moved(value, lambda inside: _weighted(inside, weights, needs), linear=True)
+        numbers = [scale * size * (tied or 0.0) * block for block in query.moments.second[1:]]
+        weights = [torch.softmax(block + mask, dim=-1) for block in numbers]
+        return moved(value, lambda inside: _weighted(inside, weights, needs), linear=True, carries=False)
     refuse_if(tied, "logits of equal queries and keys grow with the root of the width; divide them by it")
     for signal in (query, key):
         if not isinstance(signal, Unit) or not signal.gaussian:
@@ -65,23 +156,26 @@ def _attention(  # noqa: PLR0913 - the arguments of torch
     return Mixed(_averaged(query.moments, key.moments, value.moments, (scale**2 * size, mask), needs))
 
 
-def _origin(node: Any) -> Any:
-    while operation(node) in REARRANGING:
+def _origin(node: Any) -> tuple[Any, float]:
+    """The value that this one holds in another order, and times which number."""
+    times = 1.0
+    while (kind := operation(node)) in REARRANGING or (kind in _MULTIPLES and isinstance(node.args[1], int | float)):
+        if kind in _MULTIPLES:
+            times = times * node.args[1] if kind == "aten.mul" else times / node.args[1]
         node = node.all_input_nodes[0]
-    return node
+    return node, times
 
 
 def _mask(moments: Moments, given: Any, causal: bool) -> Tensor:
     """What is added to the logits, (positions, positions)."""
     (count,) = moments.grid
-    mask = torch.zeros(count, count, dtype=torch.float64, device=moments.tangent.device)
+    mask = torch.zeros(count, count, dtype=moments.tangent.dtype, device=moments.tangent.device)
     if causal:
         mask.masked_fill_(torch.ones_like(mask).triu(1).bool(), -math.inf)
-    if given is not None:
-        if not isinstance(given, Tensor) or given.numel() != count**2:
+    if isinstance(given, Tensor) and given.numel() > 1:
+        if given.shape[-2:].numel() != given.numel():
             raise InvalidInputError("a mask that differs between samples or heads has no rule yet")
-        given = given.view(count, count)
-        mask = mask.masked_fill(~given, -math.inf) if given.dtype == torch.bool else mask + given
+        mask = mask + given.view(given.shape[-2:])
     return mask
 
 

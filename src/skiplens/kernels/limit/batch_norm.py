@@ -61,7 +61,7 @@ def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, 
             )
         signals.require_directions(rough, rough)
         walk.notes["Behind a sum of different kinds the batch is taken for one of many directions."] = None
-        return moved(part, lambda _: variable.latent, linear=True)
+        return moved(part, lambda _: variable.latent, linear=True, carries=False)
 
     return affine(walk, normalised(signal), node, (weight, bias), axes), None, None, None, None
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
+from itertools import accumulate, combinations, pairwise
 from operator import add, mul
 from typing import Any
 
@@ -12,15 +12,67 @@ from torch import Tensor
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.kernels.limit import signals
+from skiplens.kernels.limit.across import Across
 from skiplens.kernels.limit.gaussian import expanded, piecewise_linear
-from skiplens.kernels.limit.signals import Concatenation, Data, Mixed, Moments, Pair, Several, Signal, Unit, dependent
+from skiplens.kernels.limit.signals import (
+    Concatenation,
+    Data,
+    Logits,
+    Mixed,
+    Moments,
+    Pair,
+    Several,
+    Signal,
+    Unit,
+    dependent,
+)
+
+
+def of_one(unit: Unit, function: Callable[[Tensor], Tensor]) -> Unit:
+    """Another function of the same Gaussian variable."""
+    return replace(unit, slope=None, function=function, scale=1.0, wave=None)
+
+
+def negated(unit: Unit) -> Unit:
+    """The same coordinate as one of the Gaussian variable −z."""
+    return Unit(unit.moments, terms=tuple((-c, z) for c, z in unit.terms), source=across(several(unit)))
 
 
 def several(signal: Signal) -> Several | None:
     """The coordinate as a function of Gaussian variables, where that is known."""
     if isinstance(signal, Unit):
-        return Several((Unit(signal.latent, terms=signal.terms),), lambda z, *_: signal(z[0]))
+        variable = Unit(signal.latent, terms=signal.terms, source=signal.source)
+        return Several((variable,), lambda z, *_: signal(z[0]))
     return signal.several if isinstance(signal, Mixed) else None
+
+
+def across(of: Several | None) -> Across | None:
+    """The same as a function of variables at all positions, of which other values may be functions too."""
+    if of is None or isinstance(of, Across) or type(of) is not Several:
+        return of if isinstance(of, Across) else None
+    like = of.latents[0].latent
+    alone = [Across((unit,), lambda z, *_: z[0], axes=lambda: like.axes) for unit in of.latents]
+    sources = [unit.source or own for unit, own in zip(of.latents, alone, strict=True)]
+    inner = joined(sources, lambda *values: values)
+    vectors, numbers = len(inner.vectors), len(inner.numbers)
+
+    def function(z: Any, entries: Any, own: Any) -> Tensor:
+        values = inner.function(z, entries[:vectors], own[:numbers])
+        return of.function(values, entries[vectors:], own[numbers:])
+
+    every = (*inner.vectors, *of.vectors), (*inner.numbers, *of.numbers)
+    return Across(inner.latents, function, *every, max(inner.rough, of.rough), inner.axes)
+
+
+def _comparable(*parts: Several | None) -> list[Any]:
+    """Functions of variables of which the covariance is known: of all positions where it is not at one."""
+    latents = [unit for part in parts if part is not None for unit in part.latents]
+    known = all(
+        a.latent is b.latent or (a.terms and b.terms) or not dependent(a.latent, b.latent)
+        for a, b in combinations(latents, 2)
+    )
+    wide = not known or any(isinstance(part, Across) for part in parts)
+    return [across(part) for part in parts] if wide else list(parts)
 
 
 def applied(signal: Signal, function: Callable[..., Tensor], vector: Tensor | None = None, *pairs: Pair) -> Mixed:
@@ -39,22 +91,33 @@ def applied(signal: Signal, function: Callable[..., Tensor], vector: Tensor | No
 
 def _together(one: Signal, other: Signal, combine: Callable[[Tensor, Tensor], Tensor]) -> Several | None:
     """A function of two coordinates as one of all their Gaussian variables."""
-    a, b = several(one), several(other)
-    if a is None or b is None:
-        return None
-    latents = [*a.latents]
-    for unit in b.latents:
+    parts = _comparable(several(one), several(other))
+    return None if None in parts else joined(parts, combine)
+
+
+def joined(parts: list[Any], combine: Callable[..., Any]) -> Any:
+    """A function of several coordinates, all of one position or all of all of them."""
+    latents: list[Unit] = []
+    for unit in (unit for part in parts for unit in part.latents):
         if all(unit.latent is not known.latent for known in latents):
             latents.append(unit)
-    places = [next(i for i, known in enumerate(latents) if known.latent is unit.latent) for unit in b.latents]
-    count, vectors, numbers = len(a.latents), len(a.vectors), len(a.numbers)
+    places = [[next(i for i, a in enumerate(latents) if a.latent is b.latent) for b in of.latents] for of in parts]
+    stops = [list(accumulate((len(kind) for kind in kinds), initial=0)) for kinds in _kinds(parts)]
 
-    def function(z: Any, entries: Any, own: Any) -> Tensor:
-        left = a.function(z[:count], entries[:vectors], own[:numbers])
-        return combine(left, b.function([z[place] for place in places], entries[vectors:], own[numbers:]))
+    def function(z: Any, entries: Any, own: Any) -> Any:
+        pieces = [[every[a:b] for a, b in pairwise(at)] for every, at in zip((entries, own), stops, strict=True)]
+        return combine(
+            *(part.function([z[i] for i in at], *some) for part, at, *some in zip(parts, places, *pieces, strict=True))
+        )
 
-    joined = (*a.vectors, *b.vectors), (*a.numbers, *b.numbers)
-    return Several(tuple(latents), function, *joined, max(a.rough, b.rough))
+    every = (tuple(entry for kind in kinds for entry in kind) for kinds in _kinds(parts))
+    vectors, numbers = every
+    found = tuple(latents), function, vectors, numbers, max(part.rough for part in parts)
+    return Across(*found, parts[0].axes) if isinstance(parts[0], Across) else Several(*found)
+
+
+def _kinds(parts: list[Any]) -> list[list[Any]]:
+    return [[part.vectors for part in parts], [part.numbers for part in parts]]
 
 
 def pairing(one: Signal, other: Signal) -> Moments | None:
@@ -62,16 +125,18 @@ def pairing(one: Signal, other: Signal) -> Moments | None:
     left, right = one.moments, other.moments
     if one is other:
         return left
-    if isinstance(one, Unit) and isinstance(other, Unit):
+    a, b = _comparable(several(one), several(other))
+    if isinstance(one, Unit) and isinstance(other, Unit) and not isinstance(a, Across):
         if (joint := signals.covariance(one, other)) is not None:
             return _pair_of_units(one, other, joint)
     elif isinstance(one, Data) and isinstance(other, Data) and one.left.shape[1:] == other.left.shape[1:]:
         return signals.paired_data(one, other)
     elif dependent(left, right):
-        a, b = several(one), several(other)
         if a is None or b is None:
             raise InvalidInputError(signals.DEPENDENT)
-        return replace(signals.pair_of_several(a, b)[0], mean=(0.0, 0.0))
+        linear = all(isinstance(part, Unit) and part.gaussian for part in (one, other))
+        found, _ = a.paired(b, linear) if isinstance(a, Across) else a.paired(b)
+        return replace(found, mean=(0.0, 0.0))
     products = left.outer(left.mean, right.mean)
     if not any(isinstance(part, Tensor) or part for part in products):
         return None
@@ -138,13 +203,17 @@ def sum_of(one: Signal, other: Signal) -> Signal:
     if isinstance(one, Unit) and isinstance(other, Unit) and one.latent is other.latent:
         if one.function is None and one.slope == other.slope:
             return replace(one, scale=one.scale + other.scale)
-        return Unit(one.latent, None, lambda z: one(z) + other(z), terms=one.terms)
+        return of_one(one, lambda z: one(z) + other(z))
+    both = _together(one, other, add)
+    linear = all(isinstance(part, Unit) and part.gaussian for part in (one, other))
+    if isinstance(both, Across) and not linear and dependent(one.moments, other.moments):  # once, not in four parts
+        return Mixed(None, several=both)
     parts = one.moments, other.moments, pairing(one, other), pairing(other, one)
     total = signals.weighted_sum([(1.0, part) for part in parts if part is not None])
     if isinstance(one, Unit) and isinstance(other, Unit) and one.gaussian and other.gaussian:
         terms = [(unit.scale * factor, source) for unit in (one, other) for factor, source in unit.terms]
         return Unit(total, terms=tuple(terms) if one.terms and other.terms else ())
-    return Mixed(total, several=_together(one, other, add))
+    return Mixed(total, several=both)
 
 
 def product_of(one: Signal, other: Signal) -> Signal:
@@ -152,7 +221,7 @@ def product_of(one: Signal, other: Signal) -> Signal:
     if isinstance(one, Concatenation) or isinstance(other, Concatenation):
         return _by_parts(one, other, product_of)
     if isinstance(one, Unit) and isinstance(other, Unit) and one.latent is other.latent:
-        return Unit(one.latent, None, lambda z: one(z) * other(z), terms=one.terms)
+        return of_one(one, lambda z: one(z) * other(z))
     left, right, both = one.moments, other.moments, _together(one, other, mul)
     if dependent(left, right) and both is not None:
         return Mixed(None, several=both)
@@ -193,23 +262,38 @@ def pieces(signal: Signal, axis: int, piece: tuple[int, int, int], kept: bool = 
         axes = (*moments.axes[:axis], *rest, *moments.axes[axis + 1 :])
         return replace(moments, axes=axes, roots=frozenset((*root, piece) for root in moments.roots))  # type: ignore[misc]
 
-    return moved(signal, change)
+    return moved(signal, change, carries=False)
 
 
-def moved(signal: Signal, change: Callable[[Moments], Moments], linear: bool = False) -> Signal:
-    """The signal with its positions or roots changed; `linear` where the change adds up positions."""
+def moved(signal: Signal, change: Callable[[Moments], Moments], linear: bool = False, carries: bool = True) -> Signal:
+    """The signal with its positions or roots changed; `linear` where the change adds up positions.
+
+    `carries` where the change does to values what it does to means: not where inputs differ or coordinates are picked.
+    """
     if isinstance(signal, Concatenation):
-        return Concatenation(tuple((width, moved(part, change, linear)) for width, part in signal.parts))
-    if isinstance(signal, Unit) and (not linear or signal.gaussian):
-        return Unit(change(signal.moments)) if linear else replace(signal, latent=change(signal.latent), terms=())
-    inner = signal.several if isinstance(signal, Mixed) and not linear else None
+        return Concatenation(tuple((width, moved(part, change, linear, carries)) for width, part in signal.parts))
+
+    def behind(of: Several | None) -> Any:
+        wide = across(of) if carries else None
+        return wide and wide.then(change)
+
+    def variable(unit: Unit) -> Unit:
+        return Unit(change(unit.latent), source=behind(Several((unit,), lambda z, *_: z[0])))
+
+    inner = several(signal)
+    if isinstance(signal, Unit) and not linear:
+        moved_ = variable(inner.latents[0])  # type: ignore[union-attr]
+        return replace(signal, latent=moved_.latent, terms=(), source=moved_.source)
+    if isinstance(signal, Unit) and signal.gaussian:
+        return Unit(change(signal.moments), source=behind(inner))
     pairs = combinations(inner.latents, 2) if inner else ()
     tied = any(dependent(one.latent, other.latent) for one, other in pairs)
-    if inner is None or inner.vectors or inner.numbers or tied:
-        return Mixed(change(signal.moments))
     plain = isinstance(signal, Mixed) and type(inner) is Several  # behind batch norm the variables are not all
     known = signal.known if plain else signal.moments  # type: ignore[union-attr]
-    latents = tuple(Unit(change(unit.latent)) for unit in inner.latents)
+    if linear or inner is None or isinstance(inner, Across) or inner.vectors or inner.numbers or tied:
+        later = isinstance(inner, Across) and carries and getattr(signal, "known", None) is None
+        return Mixed(None if later else change(signal.moments), several=behind(inner))
+    latents = tuple(map(variable, inner.latents))
     return Mixed(known and change(known), several=Several(latents, inner.function, rough=inner.rough))
 
 
@@ -217,16 +301,19 @@ def changed(signal: Signal, by: float | Pair, shift: float | Pair = 0.0) -> Sign
     """The signal times a number, plus a number; both may be different for each input."""
     if isinstance(signal, Concatenation):
         return Concatenation(tuple((width, changed(part, by, shift)) for width, part in signal.parts))
+    if isinstance(signal, Logits) and isinstance(by, float) and not signal.weights:  # softmax takes shifts away
+        return replace(signal, scale=signal.scale * by, mask=signal.mask * by)
     if by == 1.0 and shift == 0.0 and isinstance(signal, Mixed):
         return signal
     if isinstance(signal, Unit) and isinstance(by, float) and isinstance(shift, float):
-        moved = Unit(signal.latent, None, lambda z: by * signal(z) + shift, terms=signal.terms)
+        moved = of_one(signal, lambda z: by * signal(z) + shift)
         return moved if shift else replace(signal, scale=signal.scale * by)
     pairs = [(entry, entry) if isinstance(entry, float) else entry for entry in (by, shift)]
     centred = not any(isinstance(part, Tensor) or part for part in pairs[1])
     moments = signal.moments.changed(*pairs)
-    if isinstance(signal, Unit) and signal.gaussian and centred:
-        return Unit(moments)
     if several(signal) is None:
         return Mixed(moments)
-    return replace(applied(signal, lambda u, scale, offset: scale * u + offset, None, *pairs), known=moments)
+    found = applied(signal, lambda u, scale, offset: scale * u + offset, None, *pairs)
+    if isinstance(signal, Unit) and signal.gaussian and centred:
+        return Unit(moments, source=across(found.several))
+    return replace(found, known=moments)

@@ -5,7 +5,7 @@ scrambled Sobol nets, the same for all pairs of inputs; how far nets scatter aro
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, NamedTuple
@@ -35,25 +35,41 @@ class Drawn(NamedTuple):
 
 def drawn(covariance: Float[Tensor, "pairs variables variables"], one: Side, other: Side, points: int) -> Drawn:
     """Expectations over the variables of `one`, then of `other`, which have this covariance and mean 0."""
-    roots = root_of(covariance)
-    nets = _nets(len(one[0].latents), len(other[0].latents), points)
-    placed = [(part.to(roots), place.to(roots)) for part, place in nets]
-    wanted = len(roots) * len(placed[0][0]) * NETS * roots.shape[-1]
+    roots, split = root_of(covariance), (len(one[0].latents), len(other[0].latents))
+    each = over_nets(lambda some, net: _means(roots[some], net, one, other, some), roots, split, points)
+    second, left, right, slopes, *sizes = (part.mean(dim=0) for part in each)
+    return Drawn(second, (left, right), slopes, scatter(zip((each[0], each[3]), sizes, strict=True)))
+
+
+def over_nets(
+    means: Callable[[slice, tuple[Tensor, Tensor]], tuple[Tensor, ...]],
+    roots: Float[Tensor, "pairs variables variables"],
+    split: tuple[int, int],
+    points: int,
+    held: int = 1,
+) -> list[Tensor]:
+    """Means over the points of each net, (nets, pairs, ...), for some pairs at a time.
+
+    `split` is how many of the variables belong to each end of a pair; for each of them a point holds `held` numbers.
+    """
+    placed = [(part.to(roots), place.to(roots)) for part, place in _nets(*split, points)]
+    of_pair = len(placed[0][0]) * roots.shape[-1] * held
+    wanted, step, found = len(roots) * NETS * of_pair, max(1, _AT_ONCE // of_pair), []
     MOST_DRAWN.set(MOST_DRAWN.get() - wanted)
     refuse_if(MOST_DRAWN.get() < 0, f"it would take too long: a mean over {wanted:,} numbers")
-    step, found = max(1, _AT_ONCE // (len(placed[0][0]) * roots.shape[-1])), []
     for start in range(0, len(roots), step):
-        some = slice(start, start + step)
-        parts = [_means(roots[some], net, one, other, some) for net in placed]
+        parts = [means(slice(start, start + step), net) for net in placed]
         found.append([torch.stack(kind) for kind in zip(*parts, strict=True)])
-    each = [torch.cat(kind, dim=1) for kind in zip(*found, strict=True)]
-    second, left, right, slopes, *sizes = (part.mean(dim=0) for part in each)
-    tiny = torch.finfo(second.dtype).tiny
-    scattered = zip((each[0], each[3]), sizes, strict=True)
-    error = max(float(part.std(dim=0).max() / (size.max() + tiny)) for part, size in scattered) / NETS**0.5
+    return [torch.cat(kind, dim=1) for kind in zip(*found, strict=True)]
+
+
+def scatter(parts: Iterable[tuple[Tensor, Tensor]]) -> float:
+    """The standard error of means over nets relative to sizes; what is too rough is refused."""
+    sizes = [(part, size.max() + torch.finfo(size.dtype).tiny) for part, size in parts]
+    error = max(float(part.std(dim=0).max() / size) for part, size in sizes) / NETS**0.5
     if not error <= LARGEST_ERROR:
         raise InvalidInputError(f"points do not tell its kernel: it would be wrong by about {100 * error:.0f} %")
-    return Drawn(second, (left, right), slopes, error)
+    return error
 
 
 def root_of(matrix: Tensor) -> Tensor:

@@ -90,11 +90,11 @@ def bend_blocks(cross: Tensor, tangent: Tensor | None, ends: tuple[Any, ...], sl
     for at in _pieces(n, m, count, cross.device.type):
         side = (*at[:2], slice(None))
         rho = (blocks[0][at] * inverse[0][at]).mul_(inverse[1][side]).clamp_(-1, 1)
-        rest = rho.acos().neg_().add_(math.pi).mul_(1 / math.pi)  # κ₀ = 1 − θ/π
+        angle = rho.acos()
+        rest = torch.add(angle.new_full((), bend + slope), angle, alpha=-bend / math.pi)  # bend κ₀ + slope
         if tangent is not None:
-            torch.mul(blocks[1][at], rest * bend + slope, out=out[1][at])
-        sine = torch.addcmul(rest.new_ones(()), rho, rho, value=-1).clamp_min_(0).sqrt_()
-        value = rest.mul_(rho).add_(sine, alpha=1 / math.pi).mul_(bend).add_(rho, alpha=slope)
+            torch.mul(blocks[1][at], rest, out=out[1][at])
+        value = rest.mul_(rho).add_(angle.sin_(), alpha=bend / math.pi)
         torch.mul(value.mul_(rows[at]), columns[side], out=out[0][at])
     return out[0].view(cross.shape), None if tangent is None else out[1].view(cross.shape)
 

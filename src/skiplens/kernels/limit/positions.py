@@ -1,7 +1,7 @@
 """Rules of operations that move, window or add up positions: convolutions, pooling, reshaping, embeddings."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import accumulate, groupby, pairwise
@@ -15,31 +15,47 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.graph.network import plain_call
 from skiplens.graph.operations import operation
 from skiplens.kernels.limit.combine import moved, pieces, sum_of
-from skiplens.kernels.limit.rules import RULES, Walk, concatenated, layer, rule, with_numbers
-from skiplens.kernels.limit.signals import Axes, Data, Mixed, Moments, Signal, same_positions
+from skiplens.kernels.limit.rules import RULES, Walk, concatenated, layer, matrix, rule, with_numbers
+from skiplens.kernels.limit.signals import (
+    Axes,
+    Concatenation,
+    Data,
+    Mixed,
+    Moments,
+    Signal,
+    Unit,
+    UnpairedError,
+    same_positions,
+)
 
 _POOLS = "avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d upsample_nearest1d upsample_nearest2d \
 upsample_linear1d upsample_bilinear2d upsample_bicubic2d"
 _PADS = "pad constant_pad_nd"
 _ALONG = "mean sum slice select flip"  # an axis that is named
 _SHAPES = "view reshape flatten unflatten unsqueeze squeeze _unsafe_view"
-MIXING = {f"aten.{name}" for name in f"{_POOLS} mean sum scaled_dot_product_attention".split()}
+MIXING = {f"aten.{name}" for name in f"{_POOLS} mean sum".split()}
+ATTENDING = {f"aten.{name}" for name in "scaled_dot_product_attention matmul bmm einsum".split()}
 BATCH_NORMS = {"aten._native_batch_norm_legit_functional", "aten._native_batch_norm_legit"}  # in training mode
 PERMUTATIONS = {"aten.permute", "aten.transpose", "aten.t"}
 _READS_VARIANCES = {f"aten.{name}" for name in "layer_norm rms_norm group_norm mul div".split()}
 
 
-def positions_needed(steps: list[fx.Node], at_output: int) -> dict[fx.Node, tuple[int, int]]:
+def positions_needed(steps: list[fx.Node], at_output: int, wide: Container[fx.Node]) -> dict[fx.Node, tuple[int, int]]:
     """Of each value, which pairs of positions later operations read: 2 for all, 1 for equal positions, 0 for none.
 
-    First of the pairs of inputs, then of an input with itself, of which `at_output` are wanted of the last one.
+    First of the pairs of inputs, then of an input with itself, of which `at_output` are wanted of the last one. What is
+    `wide` reads all.
     """
     found = {steps[-1]: (1, at_output)}
     for node in reversed(steps):
         cross, own = found.setdefault(node, (1, 0))
         kind, ndim = operation(node), getattr(node.meta.get("val"), "ndim", 0)
-        if kind in MIXING:
-            cross, own = 2, 2 if own or kind == "aten.scaled_dot_product_attention" else 0
+        second = node.args[1] if kind in ATTENDING else None
+        several = isinstance(second, list) or (isinstance(second, fx.Node) and second.meta["val"].ndim > 2)
+        if several or node in wide:
+            cross, own = 2, 2  # no product with a matrix of parameters
+        elif kind in MIXING:
+            cross, own = 2, 2 if own else 0
         elif kind in BATCH_NORMS:
             cross, own = 2, 0
         elif kind.removeprefix("aten.") in _SHAPES.split() and ndim == 2:
@@ -71,6 +87,9 @@ def _convolution(  # noqa: PLR0913 - the arguments of torch
         raise InvalidInputError("it is no convolution of a value with a kernel of parameters")
     inside, size = signal.moments, weight.shape[2:]
     kinds = [{kind for kind, _ in axis} for axis in inside.axes]
+    alone = groups == 1 and size.numel() == 1 and {*stride} == {1} and not any(padding)
+    if kinds == [{"s"}, {"p"}, {"c"}] and alone:
+        return between(walk, node, signal, 1, (weight.flatten(1), bias))
     if kinds[:2] != [{"s"}, {"c"}] or kinds[2:] != [{"p"}] * len(size) or len(inside.grid) != len(size):
         raise InvalidInputError("its input is not (samples, channels, positions …)")
     if groups > 1 and isinstance(signal, Data):
@@ -120,11 +139,11 @@ class _Window(NamedTuple):
 def _summed(block: Tensor, windows: list[_Window]) -> Tensor:
     """A new block of sums over windows of both positions together."""
     count = len(windows)
-    if block.ndim == 2 + count or count == 1:
+    if block.ndim == 2 + count or count == 1 or block.device.type != "cpu":
         for axis, window in enumerate(windows):
             block = _along(block, [axis + 2, axis + 2 + count][: (block.ndim - 2) // count], window)
         return block
-    # row by row of the first position, so that what is added up stays in the cache
+    # row by row of the first position, so that what is added up stays in the cache of a processor
     rows, columns = windows
     width, lead = block.shape[2], block.shape[:2]
     out = block.new_empty(*lead, rows.outputs, columns.outputs, rows.outputs, columns.outputs)
@@ -176,9 +195,7 @@ def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **key
         raise InvalidInputError("its input is not (samples, channels, positions …)")
     if kinds[0] != {"s"}:
         raise InvalidInputError("its input does not begin with the samples")
-    count = math.prod(moments.grid)
-    sizes = [math.prod(size for kind, size in axis if kind == "p") for axis in moments.axes[1:]]
-    basis = torch.eye(count, dtype=torch.float64).view(count, *sizes)
+    basis = _unit_vectors(moments)
     images = plain_call(node, (basis, *arguments), keywords)
     if bool(plain_call(node, (torch.zeros_like(basis), *arguments), keywords).any()):
         raise InvalidInputError("it puts numbers other than 0 at new positions, which has no rule yet")
@@ -190,10 +207,42 @@ def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **key
         for place, axis in enumerate(kept, 1)
     ]
     axes: Axes = (moments.axes[0], *new)
-    matrix = images.reshape(count, -1).T.to(moments.tangent)
-    needs = walk.needs[node]
-    picks = bool(((matrix == 0) | (matrix == 1)).all() and (matrix != 0).sum(dim=1).eq(1).all())  # old positions only
-    return moved(signal, lambda inside: _carried(inside, matrix, axes, needs), linear=not picks)
+    rows, needs = images.reshape(len(images), -1).T.to(moments.tangent), walk.needs[node]
+    picks = bool(((rows == 0) | (rows == 1)).all() and (rows != 0).sum(dim=1).eq(1).all())  # old positions only
+    return moved(signal, lambda inside: _carried(inside, rows, axes, needs), linear=not picks)
+
+
+def _unit_vectors(moments: Moments) -> Tensor:
+    """One value for each position, 1 there and 0 elsewhere, of the shape of the values with one coordinate."""
+    sizes = [math.prod(size for kind, size in axis if kind == "p") for axis in moments.axes[1:]]
+    return torch.eye(math.prod(moments.grid), dtype=torch.float64).view(-1, *sizes)
+
+
+@rule("linear mm")
+def linear(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
+    """A matrix of parameters, between coordinates or between positions."""
+    axes = signal.moments.axes if isinstance(signal, Unit | Mixed | Concatenation) else ((),)
+    if {kind for kind, _ in axes[-1]} == {"p"} and isinstance(weight, Tensor):
+        rows = weight if operation(node) == "aten.linear" else weight.T
+        return between(walk, node, signal, len(axes) - 1, (rows, bias))
+    return matrix(walk, node, signal, weight, bias)
+
+
+def between(walk: Walk, node: fx.Node, signal: Any, axis: int, layer: tuple[Tensor, Any]) -> Signal:
+    """A matrix between positions, the same for all coordinates and taken as it is: Σ ↦ A Σ Aᵀ."""
+    (weight, bias), inside, needs = layer, signal.moments, walk.needs[node]
+    for block, need in zip(inside.second, (needs[0], needs[1], needs[1]), strict=True):
+        if need and (block is None or block.ndim != 2 + 2 * len(inside.grid)):
+            raise UnpairedError
+    images = torch.tensordot(_unit_vectors(inside), weight.double().cpu(), dims=([axis], [1])).movedim(-1, axis)
+    rows = images.reshape(len(images), -1).T.to(inside.tangent)
+    axes = (*inside.axes[:axis], (("p", len(weight)),), *inside.axes[axis + 1 :])
+    walk.words[node] = f"{weight.shape[1]} → {len(weight)} positions, as it is"
+    walk.notes["Matrices between positions are taken as they are and, few beside the others, as not trained."] = None
+    found = moved(signal, lambda inside: _carried(inside, rows, axes, needs), linear=True)
+    if bias is None:
+        return found
+    return with_numbers(walk, found, node, add, bias.view(-1, *(1,) * (len(axes) - 1 - axis)))
 
 
 def _carried(moments: Moments, matrix: Tensor, axes: Axes, needs: tuple[int, int]) -> Moments:
@@ -243,14 +292,19 @@ def _piece(node: fx.Node, signal: Signal, axis: int, arguments: tuple[Any, ...])
     return pieces(signal, axis, (start, stop, size))
 
 
+@rule("unbind")
+def _unbound(walk: Walk, node: fx.Node, signal: Any, dim: int = 0) -> Any:
+    return _split(walk, node, signal, 1, dim, kept=False)
+
+
 @rule("split chunk split_with_sizes")
-def _split(walk: Walk, node: fx.Node, signal: Any, sizes: Any, dim: int = 0) -> Any:
+def _split(walk: Walk, node: fx.Node, signal: Any, sizes: Any, dim: int = 0, kept: bool = True) -> Any:
     """Coordinates that stand beside each other on an axis."""
     axis = dim % len(signal.moments.axes)
     if {kind for kind, _ in signal.moments.axes[axis]} != {"c"}:
         raise InvalidInputError("it splits something else than coordinates, which has no rule yet")
-    stops = [0, *accumulate(value.shape[dim] for value in node.meta["val"])]
-    return tuple(pieces(signal, axis, (start, stop, stops[-1])) for start, stop in pairwise(stops))
+    stops = [0, *accumulate(value.shape[dim] if kept else 1 for value in node.meta["val"])]
+    return tuple(pieces(signal, axis, (start, stop, stops[-1]), kept) for start, stop in pairwise(stops))
 
 
 @rule("cat")
@@ -292,10 +346,11 @@ def axes_behind(node: fx.Node) -> list[int]:
 @rule("permute transpose t")
 def _permuted(walk: Walk, node: fx.Node, signal: Any, *_: Any) -> Signal:
     order = axes_behind(node)
-    return moved(signal, lambda inside: _reordered(inside, order))
+    return moved(signal, lambda inside: reordered(inside, order))
 
 
-def _reordered(moments: Moments, order: list[int]) -> Moments:
+def reordered(moments: Moments, order: list[int]) -> Moments:
+    """The moments with their axes in another order."""
     numbered = iter(range(len(moments.grid)))
     labels = [[next(numbered) for kind, _ in axis if kind == "p"] for axis in moments.axes]
     places, count = [label for axis in order for label in labels[axis]], len(moments.grid)
@@ -308,7 +363,7 @@ def _reordered(moments: Moments, order: list[int]) -> Moments:
     return moments.mapped(permuted, permuted, axes)
 
 
-@rule(f"{_SHAPES} clone contiguous alias _to_copy")
+@rule(f"{_SHAPES} clone contiguous alias _to_copy to type_as")
 def _reshaped(walk: Walk, node: fx.Node, signal: Any, *_: Any, **__: Any) -> Signal:
     """The same numbers with other axes: each is made of parts, which are regrouped in their order."""
     samples = len(walk.network.inputs.leaves()[0])

@@ -16,11 +16,22 @@ from torch import Tensor, fx
 from skiplens.base.errors import InvalidInputError
 from skiplens.graph.network import ResidualNetwork, interpret, plain_call, plan
 from skiplens.graph.operations import COPYING, operation
-from skiplens.kernels.limit.combine import applied, broadcast, changed, pairing, product_of, several, sum_of
+from skiplens.kernels.limit.combine import (
+    applied,
+    broadcast,
+    changed,
+    negated,
+    of_one,
+    pairing,
+    product_of,
+    several,
+    sum_of,
+)
 from skiplens.kernels.limit.signals import (
     BY_COORDINATE,
     Concatenation,
     Data,
+    Logits,
     Mixed,
     Moments,
     Signal,
@@ -66,6 +77,7 @@ class Walk:
     rows: list["Row"] = field(default_factory=list)  # of the table, where that is to be told
     notes: dict[str, None] = field(default_factory=dict)  # sentences on what was assumed
     remembers: bool = False  # of which draws every value is a sum; see `asked`
+    wide: set[fx.Node] = field(default_factory=set)  # what was found to read all pairs of positions
     asked: list[bool] = field(default_factory=list)  # grows where two values of the same draws are joined
     readers: dict[str, fx.Node] = field(default_factory=dict)  # by parameter: the first operation that reads it
 
@@ -156,10 +168,15 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
         """`windows` makes new blocks of sums over the `count` positions that a matrix sees."""
         kernel, tangent = inside.second[0], inside.tangent
         if windows:
-            kernel, tangent = windows(kernel), windows(tangent)
+            kernel = windows(kernel)
+            # nothing is trained before the first matrix
+            tangent = torch.zeros_like(kernel) if inside.roots <= {("inputs",)} else windows(tangent)
         tangent = (tangent.mul_ if windows else tangent.mul)(gain / count)
-        tangent.add_(kernel, alpha=own / count).add_(offset_tangent)
-        kernel = (kernel.mul_ if windows else kernel.mul)(gain / count).add_(offset)
+        tangent.add_(kernel, alpha=own / count)
+        kernel = (kernel.mul_ if windows else kernel.mul)(gain / count)
+        if bias is not None:
+            kernel.add_(offset)
+            tangent.add_(offset_tangent)
         others = [None if part is None else windows(part) if windows else part for part in inside.second[1:]]
         second = kernel, *(None if part is None else part * (gain / count) + offset for part in others)
         return replace(inside, second=second, tangent=tangent)
@@ -167,15 +184,15 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
     return behind
 
 
-@rule("linear matmul mm")
-def _matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
+def matrix(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any = None) -> Signal:
+    """A matrix of parameters behind a signal."""
     if not isinstance(weight, Tensor) or isinstance(signal, Tensor):
-        raise InvalidInputError("it has no parameter; others have no rule but scaled_dot_product_attention")
+        raise InvalidInputError("it has no matrix of parameters as its second factor")
     fan_in, fan_out = weight.T.shape if operation(node) == "aten.linear" else weight.shape
     inside = signal.moments
     kinds = [kind for kind, _ in inside.axes[-1]]
-    if ("c" not in kinds and kinds) or "s" in kinds:
-        raise InvalidInputError("it mixes positions by a matrix, which has no rule; take a convolution or attention")
+    if "s" in kinds:
+        raise InvalidInputError("it mixes samples by a matrix, which has no rule")
     count, flattened = len(inside.grid), "p" in kinds
     if flattened and kinds.count("p") < count:
         raise InvalidInputError("it mixes some of the positions and leaves others, which has no rule yet")
@@ -205,7 +222,8 @@ def _sum(walk: Walk, node: fx.Node, one: Any, other: Any, alpha: Any = 1) -> Sig
     if not others:
         return sum_of(broadcast(*signals), broadcast(*reversed(signals)))
     value, factor = others[0]
-    table = _positions(walk, signals[0].moments, node, node.args[0 if value is one else 1], factor)
+    source = node.args[0 if value is one else 1]
+    table = None if isinstance(signals[0], Logits) else _positions(walk, signals[0].moments, node, source, factor)
     return sum_of(signals[0], table) if table else with_numbers(walk, signals[0], node, add, value * factor)
 
 
@@ -284,6 +302,8 @@ def with_numbers(walk: Walk, signal: Signal, node: fx.Node, combine: Callable[..
     times = combine is mul
     if (number := _number(numbers)) is not None:
         return changed(signal, number) if times else changed(signal, 1.0, number)
+    if isinstance(signal, Logits) and not times:
+        return signal.masked(numbers)
     moments = signal.moments
     values, mean, squares = _statistics(moments, node, numbers)
     entries = values.reshape(-1, values.shape[-1])
@@ -415,7 +435,8 @@ def _compared(walk: Walk, node: fx.Node, signal: Signal, other: Any) -> Signal:
 
 
 @rule("where")
-def _where(walk: Walk, node: fx.Node, holds: Any, one: Any, other: Any) -> Signal:
+def where(walk: Walk, node: fx.Node, holds: Any, one: Any, other: Any) -> Signal:
+    """One value where a comparison holds, another elsewhere."""
     parts = ((holds, one), (changed(holds, -1.0, 1.0), other))
     return sum_of(*(product_of(a, b) if isinstance(b, Signal) else changed(a, float(b)) for a, b in parts))
 
@@ -430,7 +451,7 @@ def pointwise(
         return applied(signal, function)
     if slope is None or not signal.gaussian:
         wave = (signal.scale, phase) if signal.gaussian and phase is not None else None
-        return Unit(signal.latent, None, lambda z: function(signal(z)), terms=signal.terms, wave=wave)
+        return replace(of_one(signal, lambda z: function(signal(z))), wave=wave)
     # −z is as Gaussian as z, but not z
-    unit = signal if signal.scale > 0 else Unit(signal.moments, terms=tuple((-c, z) for c, z in signal.terms))
+    unit = signal if signal.scale > 0 else negated(signal)
     return replace(unit, slope=slope)

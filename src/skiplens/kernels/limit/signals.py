@@ -31,6 +31,13 @@ BY_COORDINATE = frozenset({("vectors",)})  # the root of all vectors that differ
 ROWS: Axes = ((("s", -1),), (("c", -1),))
 
 
+class UnpairedError(InvalidInputError):
+    """Positions are not paired that a rule reads; they are in a second walk, if nothing has flattened them before."""
+
+    def __init__(self) -> None:
+        super().__init__("it reads all pairs of positions, of which some were flattened before, which has no rule yet")
+
+
 def same_positions(block: Tensor, lead: int, count: int) -> Tensor:
     """A view of a block (*lead, *grid, *grid) at equal positions, (*lead, *grid); other blocks as they are."""
     if block.ndim == lead + 2 * count:
@@ -216,6 +223,7 @@ class Unit:
     scale: float = 1.0
     terms: tuple[tuple[float, Source], ...] = ()  # z as a sum, where that is remembered
     wave: tuple[float, float] | None = None  # frequency and phase of a `function` that is a sine
+    source: "Several | None" = None  # z as a function of others at all positions, for what is joined with these
 
     @property
     def gaussian(self) -> bool:
@@ -306,12 +314,16 @@ class Several:
     @cached_property
     def expected(self) -> tuple[Moments, float]:
         """The moments of the coordinate, and their estimated error."""
-        found, error = pair_of_several(self, self)
+        found, error = self.paired(self)
         error = max(error, self.rough)
         require_directions(self.rough, error)
         if found.same:
             found.itself(found.second[0]).copy_(found.variances[0].squeeze(1))
         return found, error
+
+    def paired(self, other: "Several") -> tuple[Moments, float]:
+        """E f(x) g(y), E f(x) g(x) and E f(y) g(y), the tangent kernel, and the means of f; and the error."""
+        return pair_of_several(self, other)
 
 
 def require_directions(rough: float, error: float) -> None:
@@ -322,7 +334,7 @@ def require_directions(rough: float, error: float) -> None:
 
 
 def pair_of_several(one: Several, other: Several) -> tuple[Moments, float]:
-    """E f(x) g(y), E f(x) g(x) and E f(y) g(y), the tangent kernel of f and g, and the means of f; and the error."""
+    """What `paired` returns, for functions of variables at one position."""
     latents, like, split = (*one.latents, *other.latents), one.latents[0].latent, len(one.latents)
     joint = {(i, j): covariance(latents[i], latents[j]) for j in range(len(latents)) for i in range(j + 1)}
     found = [
@@ -402,7 +414,33 @@ class Concatenation:
         return weighted_sum([(width / total, part.moments) for width, part in self.parts])
 
 
-Signal = Data | Mixed | Unit | Concatenation
+@dataclass(frozen=True, eq=False)
+class Logits:
+    """Products of queries and keys, (…, queries, keys), or their softmax; only attention reads them."""
+
+    query: "Signal"
+    key: "Signal"
+    scale: float  # of the products
+    size: int  # of a head
+    tied: float | None  # keys over queries where they are multiples of each other
+    before: float  # the number by which queries and keys were multiplied
+    mask: Any = 0.0  # what is added
+    weights: bool = False  # behind the softmax
+
+    @property
+    def moments(self) -> Moments:
+        """There are none: logits of different positions have no one variance."""
+        raise InvalidInputError(
+            "it reads logits or weights of attention, for which only multiples, masks, a softmax over the keys and the "
+            "product with values have rules"
+        )
+
+    def masked(self, added: Any) -> "Logits":
+        """With numbers added, one for each query and key, or for all."""
+        return replace(self, mask=self.mask + added) if not self.weights else self.moments  # type: ignore[return-value]
+
+
+Signal = Data | Mixed | Unit | Concatenation | Logits
 
 
 def weighted_sum(shares: list[tuple[float, Moments]]) -> Moments:

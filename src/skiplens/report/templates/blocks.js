@@ -9,8 +9,9 @@ function gathered(blocks) {
   for (const table of all("table[data-title]")) {
     const found = blocks.map((block) => table.querySelector(`tr[data-block="${block}"]`));
     if (!found.some(Boolean)) continue;
+    rows.push([table.dataset.title]);
     [...table.tHead.rows[0].cells].slice(1).forEach((head, index) => {
-      rows.push([`${table.dataset.title}: ${head.textContent}`, ...found.map((row) => (row ? row.cells[index + 1].textContent : "–"))]);
+      rows.push([head.textContent, ...found.map((row) => (row ? row.cells[index + 1].textContent : "–"))]);
     });
   }
   return rows;

@@ -10,7 +10,7 @@ function inlined(node) {
     for (const name of ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "font-family"]) {
       part.setAttribute(name, style.getPropertyValue(name));
     }
-    if (parts[index].closest(".folded .block, svg:not(.folded) .stage, .leaves")) part.remove();
+    if (parts[index].closest(".folded .block, .folded > .trunk, svg:not(.folded) .stage, .leaves")) part.remove();
   });
   return copy;
 }
@@ -69,7 +69,8 @@ function cardSvg() {
   const pair = all(".pair .network");
   card.append(...(hero ? [wholeDrawing()] : pair.flatMap(halfDrawing)));
   const verb = hero ? "inspect" : "improve";
-  card.append(svgElement("text", words(20, 400, colour("--soft"), height - 24), `made with skiplens ${verb}`));
+  const end = { x: width - margin, "text-anchor": "end" };
+  card.append(svgElement("text", { ...words(20, 400, colour("--soft"), height - 24), ...end }, `made with skiplens ${verb}`));
   return new XMLSerializer().serializeToString(card);
 }
 

@@ -1,8 +1,16 @@
 // Copying a table or a piece of code, also where the browser has no clipboard for this page.
 
+// A number as people write it becomes one that a spreadsheet reads.
+function asTyped(text) {
+  const [, sign, mantissa, power] = text.match(/^(−?)([\d.,]*?)(?:×?10([⁻⁰¹²³⁴-⁹]+))?$/) || [];
+  if (mantissa === undefined || !text) return text;
+  const exponent = [...(power || "")].map((figure) => (figure === "⁻" ? "-" : FIGURES.indexOf(figure))).join("");
+  return `${sign && "-"}${mantissa.replaceAll(",", "") || "1"}${exponent && `e${exponent}`}`;
+}
+
 function tableText(table) {
   const rows = [...table.rows].filter((row) => !row.hidden);
-  return rows.map((row) => [...row.cells].map((cell) => cell.textContent).join("\t")).join("\n");
+  return rows.map((row) => [...row.cells].map((cell) => asTyped(cell.textContent)).join("\t")).join("\n");
 }
 
 function copyBySelection(text) {

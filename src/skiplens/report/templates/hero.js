@@ -45,13 +45,10 @@ function middleOf(path) {
 }
 
 function thinNumbers() {
-  let last = -Infinity;
-  for (const text of all("#hero > .number")) {
-    const place = Number(text.getAttribute("x"));
-    const room = place - last >= NARROW;
-    text.style.display = room ? "" : "none";
-    if (room) last = place;
-  }
+  const texts = all("#hero > .number"), [first, second] = texts.map((text) => Number(text.getAttribute("x")));
+  const room = Math.max(NARROW, 6 + 7 * (texts.at(-1)?.textContent.length || 0));
+  const step = STRIDES.find((size) => !(size * (second - first) < room));
+  texts.forEach((text, index) => { text.style.display = (index + 1) % step || Number(text.getAttribute("x")) + room / 2 > hero.viewBox.baseVal.width ? "none" : ""; });
 }
 
 // Of an outermost block in the drawing as it is made.

@@ -1,7 +1,16 @@
 // The numbers of a plot as a table, for those who do not see it and for those who want to copy them.
 
 const plain = (text) => String(text ?? "").replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
-const number = (value) => (typeof value === "number" ? String(Number(value.toPrecision(5))) : plain(value));
+const FIGURES = "⁰¹²³⁴⁵⁶⁷⁸⁹", figures = new Intl.NumberFormat("en", { maximumSignificantDigits: 5 });
+
+// As people write it, as everywhere on the page: −0.36, 50,000, 2.45×10⁻⁹.
+function number(value) {
+  if (typeof value !== "number") return plain(value);
+  const size = Math.abs(value);
+  if (!size || (size >= 1e-4 && size < 1e9)) return figures.format(value).replace("-", "−");
+  const [mantissa, exponent] = value.toExponential(4).split("e");
+  return `${figures.format(mantissa).replace("-", "−")}×10${exponent.replace("+", "").replace("-", "⁻").replace(/\d/g, (digit) => FIGURES[digit])}`;
+}
 
 function rowsOf(trace, layout) {
   if (trace.z) return trace.z.map((row, index) => [number(trace.y ? trace.y[index] : index + 1), ...row.map(number)]);
@@ -22,16 +31,17 @@ function headOf(figure) {
   return [`${plain(yaxis.title.text)} \\ ${plain(xaxis.title.text)}`, ...across.map(number)];
 }
 
-function rowOf(cells, tag) {
+function rowOf(cells, tag, fields = {}) {
   const row = element("tr");
-  row.append(...cells.map((cell) => element(tag, cell, tag === "th" ? { scope: "col" } : {})));
+  row.append(...cells.map((cell) => element(tag, cell, fields)));
   return row;
 }
 
+// A row of one cell is the title of those below it.
 function tableOf(head, rows) {
   const [table, top, body] = ["table", "thead", "tbody"].map((tag) => element(tag));
-  top.append(rowOf(head, "th"));
-  body.append(...rows.map((cells) => rowOf(cells, "td")));
+  top.append(rowOf(head, "th", { scope: "col" }));
+  body.append(...rows.map((cells) => (cells.length < head.length ? rowOf(cells, "th", { scope: "colgroup", colSpan: head.length }) : rowOf(cells, "td"))));
   table.append(top, body);
   return table;
 }

@@ -31,18 +31,21 @@ const inLook = (text) => (root.dataset.theme === "dark" ? text.replace(/#(0072B2
 const figureOf = (plot) => JSON.parse(inLook(plot.nextElementSibling.textContent));
 const placesOf = (figure) => (figure.blocks || []).filter(([block]) => chosen.has(block)).map(([, place]) => place);
 
+const STRIDES = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];  // between two numbers of blocks
+
 // Blocks have the numbers of the drawing on every axis; their names are where one points.
-function blockTicks(figure, room) {
+function blockTicks(figure, pixels) {
   const places = figure.blocks || [];
   if (!places.length) return {};
-  const shown = places.filter((_, index) => index % Math.ceil(places.length / Math.max(2, room)) === 0);
+  const room = pixels / (8 + 7 * String(places.length).length), step = STRIDES.find((size) => size * room >= places.length) || 1;
+  const shown = places.filter(([block]) => (block + 1) % step === 0);
   return { tickvals: shown.map(([, place]) => place), ticktext: shown.map(([block]) => String(block + 1)) };
 }
 
 // Ticks of a logarithmic axis: as many as there is room for, and as people write them.
-const power = (value) => `10<sup>${String(Math.round(Math.log10(value))).replace("-", "−")}</sup>`;
+const power = (value) => value.toExponential(2).replace(/\.?0*e\+?/, "×10<sup>").replace("-", "−").replace(/^1×/, "") + "</sup>";
 const format = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-const written = (value) => (value >= 1e-3 && value < 1e5 ? format.format(value) : power(value));
+const written = (value) => (value >= 1e-4 && value < 1e6 ? format.format(value) : power(value));
 
 function logTicks(figure, name, room) {
   const [axis, letter] = [figure.layout[name] || {}, name[0]];
@@ -115,9 +118,10 @@ function onTwoLines(text) {
   return middle === undefined ? text : `${text.slice(0, middle)}<br>${text.slice(middle + 1)}`;
 }
 
-// The name of a line across the plot stands at its right end, or at the left one where fewer curves run through it.
+// The name of a line across the plot stands at its right end, or where fewer curves run through it; beside bars it is outside.
 function clearOfCurves(annotation, figure, plot) {
   if (annotation.xref !== "paper" || annotation.x !== 1) return annotation;
+  if (namesBesideBars(figure)) return { ...annotation, xanchor: "left", yanchor: "middle" };
   const place = (value, axis) => (axis.type !== "log" ? value : value > 0 ? Math.log10(value) : NaN);
   const lines = figure.data.filter((trace) => trace.mode === "lines" && trace.hoverinfo !== "skip" && trace.x?.length > 1);
   const curves = lines.map((trace) => trace.x.map((x, index) => [place(x, figure.layout.xaxis), place(trace.y[index], figure.layout.yaxis)]).filter((point) => point.every(Number.isFinite)));
@@ -125,10 +129,21 @@ function clearOfCurves(annotation, figure, plot) {
   const ends = (values) => [values.reduce((a, b) => Math.min(a, b), Infinity), values.reduce((a, b) => Math.max(a, b), -Infinity)];
   const [[left, right], [low, high]] = [ends(xs), ends([...ys, annotation.y])];
   const wide = ((right - left) * 7 * annotation.text.length) / Math.max(100, plot.clientWidth - 80);
-  const tall = (((high - low) * 20) / Math.max(60, plot.clientHeight - 90)) * (annotation.yanchor === "top" ? -1 : 1);
-  const isIn = (y) => (y - annotation.y) * (y - annotation.y - tall) < 0;
-  const met = (from) => curves.reduce((sum, curve) => sum + [0, 0.25, 0.5, 0.75, 1].filter((part) => isIn(heightAt(curve, from + part * wide))).length, 0);
-  return met(left) < met(right - wide) ? { ...annotation, x: 0, xanchor: "left" } : annotation;
+  const tall = ((high - low) * 20) / Math.max(60, plot.clientHeight - 90);
+  const isIn = (y, side) => (y - annotation.y) * (y - annotation.y - (side === "top" ? -tall : tall)) < 0;
+  const met = (from, side) => curves.reduce((sum, curve) => sum + [0, 0.25, 0.5, 0.75, 1].filter((part) => isIn(heightAt(curve, from + part * wide), side)).length, 0);
+  const alone = figure.layout.annotations.filter((other) => other.xref === "paper").length === 1;
+  const sides = [annotation.yanchor, ...(alone ? [annotation.yanchor === "top" ? "bottom" : "top"] : [])];
+  const ways = sides.flatMap((yanchor) => [{ yanchor, x: 1, xanchor: "right" }, { yanchor, x: 0, xanchor: "left" }]);
+  const [best] = ways.map((way) => [met(way.x ? right - wide : left, way.yanchor), way]).sort((a, b) => a[0] - b[0]);
+  return { ...annotation, ...best[1] };
+}
+
+// Pixels that the names of lines across bars take at the right, none where they are long or there are no bars.
+function namesBesideBars(figure) {
+  const letters = (figure.layout.annotations || []).filter((name) => name.xref === "paper").map((name) => plain(name.text).length);
+  const longest = Math.max(0, ...letters);
+  return figure.data.some((trace) => trace.type === "bar") && longest < 12 ? 7 * longest : 0;
 }
 
 function heightAt(curve, x) {
@@ -160,12 +175,14 @@ function placeColourBar(trace, narrow) {
 }
 
 // What became of runs that diverged stands beside their crosses; where several did the words would lie over their curves.
-function labelCrosses(data) {
+function labelCrosses(data, ink) {
   const [trace, ...others] = data.filter(isCrossed);
   if (!trace || others.length) return;
-  const last = data.flatMap((other) => other.x || []).reduce((a, b) => Math.max(a, b), 0);
-  const words = { text: [`  ${trace.name.split(": ").pop()}  `], textfont: { color: trace.marker.color } };
-  Object.assign(trace, words, { textposition: `middle ${trace.x[0] > last / 2 ? "left" : "right"}`, mode: "markers+text", cliponaxis: false });
+  const end = data.flatMap((other) => other.x || []).reduce((a, b) => Math.max(a, b), 0);
+  const [first, last] = [Math.min(...trace.x), Math.max(...trace.x)], isLeft = end - last < first;
+  const beside = trace.x.indexOf(isLeft ? first : last), words = `  ${trace.name.split(": ").pop()}  `;
+  const text = { text: trace.x.map((_, index) => (index === beside ? words : "")), textfont: { color: ink } };
+  Object.assign(trace, text, { textposition: `middle ${isLeft ? "left" : "right"}`, mode: "markers+text", cliponaxis: false });
 }
 
 function pickOutBars(bars, places) {
@@ -252,10 +269,11 @@ function draw(plot) {
   const { ink, line, accent, panel, paper } = colours();
   const figure = figureOf(plot);
   const places = placesOf(figure), sources = picturesOf(figure);
-  if (sources.length) plot.style.height = `${Math.min(440, plot.clientWidth)}px`;  // nearly a square, so that pictures have room
+  const square = sources.length > 0 || figure.data.some((trace) => trace.type === "contour");
+  if (square) plot.style.height = `${Math.min(440, plot.clientWidth)}px`;  // nearly, so that pictures and planes have room
   const narrow = plot.clientWidth < 480;
   for (const trace of figure.data) { dress(trace, ink); placeColourBar(trace, narrow); }
-  labelCrosses(figure.data);
+  labelCrosses(figure.data, ink);
   const bars = figure.data.filter((trace) => trace.type === "bar");
   if (places.length) pickOutBars(bars, places);
   const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
@@ -267,7 +285,7 @@ function draw(plot) {
     shapes: [...(figure.layout.shapes || []), ...places.map((place) => column(place, accent, bars.length > 0))],
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: narrow ? 11 : 12 },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink },
-    xaxis: { ...axis, autotickangles: [0, -35, -90], ...figure.layout.xaxis, ...words.xaxis, ...blockTicks(figure, Math.floor((plot.clientWidth - 80) / 22)) }, yaxis: { ...axis, ...figure.layout.yaxis, ...words.yaxis },
+    xaxis: { ...axis, ...(bars.length ? { zeroline: false, showgrid: false } : {}), autotickangles: [0, -35, -90], ...figure.layout.xaxis, ...words.xaxis, ...blockTicks(figure, plot.clientWidth - 80) }, yaxis: { ...axis, ...figure.layout.yaxis, ...words.yaxis },
     width: plot.clientWidth, height: plot.clientHeight,
     hoverlabel: { bgcolor: panel, bordercolor: line, font: { color: ink, size: 12 }, align: "left", namelength: -1 },
   };
@@ -276,8 +294,8 @@ function draw(plot) {
   Object.assign(layout.yaxis, logTicks(figure, "yaxis", Math.floor(plot.clientHeight / 45)));
   const above = layout.annotations.some((annotation) => annotation.yref === "paper" && annotation.y === 1);
   if (above) layout.legend = { ...layout.legend, y: 1 + 24 / Math.max(60, plot.clientHeight - 100) };  // clear of the words there
-  if (window.dash_clientside) makeRoomForNames(plot, figure, layout, narrow);
-  else Object.assign(layout, { showlegend: false, margin: { ...figure.layout.margin, t: above ? 24 : 8, b: figure.layout.xaxis?.title?.text ? 50 : 30 } });
+  if (window.dash_clientside && !square) makeRoomForNames(plot, figure, layout, narrow);
+  else if (!window.dash_clientside) Object.assign(layout, { showlegend: false, margin: { ...figure.layout.margin, r: figure.layout.margin.r + namesBesideBars(figure), t: above ? 24 : 8, b: figure.layout.xaxis?.title?.text ? 50 : 30 } });
   if (sources.length && plot.clientWidth / sources.length > 14) {  // smaller ones are seen where one points only
     Object.assign(layout, { images: alongAxes(sources) });
     Object.assign(layout.xaxis, { range: [-1.6, sources.length - 0.5], constrain: "domain", showgrid: false, zeroline: false });

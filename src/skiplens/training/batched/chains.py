@@ -3,8 +3,9 @@
 So few that what they touch stays in the cache. Paper: Li et al. 2016, Demystifying ResNet.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,13 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skiplens.base import Float, Int, InvalidInputError, Progress, silent
+from skiplens.base import Float, InvalidInputError, Progress, silent
 from skiplens.base.identity import fingerprint
 from skiplens.linalg.second_moments import SecondMoments
-from skiplens.training.batched.plan import BatchedPlan, Look, ManyRuns, Program, Trainer
+from skiplens.training.batched.plan import CHECK_EVERY, BatchedPlan, Look, ManyRuns
+from skiplens.training.checkpoints import Keeper
 
 CACHE_BYTES = 2**24  # what the buffers of one chunk may take on a processor: a share of its last cache
 DEVICE_BYTES = 2**32  # what they may take on a GPU; a constant, since other chunks could mean other rounding there
+LIMITS = {torch.float64: 1e6, torch.float32: 1e4}  # with larger weights a network has diverged: products soon overflow
 
 Instruction = Callable[[], Any]
 
@@ -60,8 +63,8 @@ def train_linear_networks(
     check_starts(starts, learning_rates, units.branch_depth, len(moments.inputs))
     data = SecondMoments(moments.inputs.to(starts), moments.cross.to(starts), moments.target_power.to(starts))
     build = partial(_LinearChunk, moments=data, units=units)
-    program = _Chains(starts, learning_rates.to(starts), build, bytes_of_a_net=4 * starts[0].numel() * starts.itemsize)
-    return program.run(plan, str(units), fingerprint([("inputs", data.inputs), ("cross", data.cross)]), progress)
+    chains = _Chains(starts, learning_rates.to(starts), plan, build, 4 * starts[0].numel() * starts.itemsize)
+    return chains.run(str(units), fingerprint([("inputs", data.inputs), ("cross", data.cross)]), progress)
 
 
 def train_rectified_networks(
@@ -93,9 +96,9 @@ def train_rectified_networks(
     columns = (inputs.T.to(starts).contiguous(), targets.T.to(starts).contiguous())
     build = partial(_RectifiedChunk, data=columns, shortcut=shortcut)
     activations = starts.shape[1] * inputs.numel() * starts.itemsize
-    program = _Chains(starts, learning_rates.to(starts), build, bytes_of_a_net=activations)
+    chains = _Chains(starts, learning_rates.to(starts), plan, build, activations)
     words = "rectified shortcut" if shortcut else "rectified plain"
-    return program.run(plan, words, fingerprint([("inputs", columns[0]), ("targets", columns[1])]), progress)
+    return chains.run(words, fingerprint([("inputs", columns[0]), ("targets", columns[1])]), progress)
 
 
 def network_maps(
@@ -152,49 +155,119 @@ class _Chunk(ABC):
         return Look(self.losses(), norms, slopes)
 
 
-class _Chains(Program):
-    """Networks that are chains of square matrices, in chunks."""
+class _Chains:
+    """Networks that are chains of square matrices, in chunks, on their way through a plan."""
 
     def __init__(
-        self, starts: Tensor, rates: Tensor, build: Callable[[Tensor, Tensor], _Chunk], bytes_of_a_net: int
+        self,
+        starts: Tensor,
+        rates: Tensor,
+        plan: BatchedPlan,
+        build: Callable[[Tensor, Tensor], _Chunk],
+        net_bytes: int,
     ) -> None:
-        self._starts, self._rates, self._build = starts, rates, build
+        """`build` makes a chunk of weights and rates; the buffers of a network take `net_bytes` there."""
+        self.rates, self.plan, self.build = rates, plan, build
+        self.began_from = fingerprint([("starts", starts), ("rates", rates)])
         room = CACHE_BYTES if starts.device.type == "cpu" else DEVICE_BYTES
-        self._nets_at_once = max(1, room // bytes_of_a_net)
+        self.nets_at_once = max(1, room // net_bytes)
+        self.epoch, self.alive = 0, torch.arange(len(rates))
+        self.diverged_at = torch.full((len(rates),), -1)
+        self.records = tuple(sorted({*plan.record_at, plan.epochs}))
+        self.histories = {name: rates.new_full((len(self.records), len(rates)), math.nan) for name in Look._fields}
+        self.snapshots: dict[int, dict[str, Tensor]] = {}
         self._chunk(starts)
 
-    def run(self, plan: BatchedPlan, networks: str, data: str, progress: Progress) -> ManyRuns:
-        """Train as the plan says; the words for networks and data, and the weights, tell this run from others."""
-        first = fingerprint([("starts", self._starts), ("rates", self._rates)])
-        identity = {"networks": networks, "first weights": first, "data": data}
-        return Trainer(self, self._rates, plan).run(identity, progress)
+    def run(self, networks: str, data: str, progress: Progress) -> ManyRuns:
+        """All epochs, from the checkpoint on where there is one; the words tell these networks and data from others."""
+        plan, keeper = self.plan, Keeper(self.plan.checkpoint)
+        words = f"{plan.epochs} epochs, records at {plan.record_at}, snapshots at {plan.snapshots_at}"
+        identity = {"networks": networks, "first weights": self.began_from, "data": data, "plan": words}
+        if kept := keeper.read(identity):
+            self._restore(kept)
+        for epoch in self._moments(keeper):
+            for chunk in self.chunks if len(self.alive) else ():
+                chunk.advance(epoch - self.epoch)
+            self.epoch = epoch
+            self._note()
+            progress("training many networks", epoch, plan.epochs)
+            if keeper.due(epoch) or epoch == plan.epochs:
+                keeper.write({"began_as": identity, **self._state()})
+        return self._runs()
 
-    def advance(self, start: int, stop: int) -> None:
-        for chunk in self._chunks:
-            chunk.advance(stop - start)
+    def _moments(self, keeper: Keeper) -> Iterator[int]:
+        """The epochs at which the run stops to look, those that are behind it left out."""
+        plan, started = self.plan, self.epoch > 0
+        every = keeper.checkpoint.every_steps if keeper.checkpoint else None
+        stops = {0, plan.epochs, *self.records, *plan.snapshots_at, *range(0, plan.epochs, CHECK_EVERY)}
+        stops |= set(range(0, plan.epochs, every)) if every else set()
+        return iter(sorted(stop for stop in stops if stop > self.epoch or not started))
 
-    def look(self, epoch: int) -> Look:
-        looks = [chunk.look() for chunk in self._chunks]
-        return Look(*(torch.cat(column) for column in zip(*looks, strict=True)))
-
-    def parameters(self) -> dict[str, Tensor]:
-        return {"weights": torch.cat([chunk.weights.transpose(0, 1) for chunk in self._chunks])}
-
-    state = parameters  # the matrices are all there is
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        self._chunk(state["weights"])
-
-    def keep(self, nets: Int[Tensor, " kept"]) -> None:
-        self._rates = self._rates[nets]
-        self._chunk(self.parameters()["weights"][nets])
+    def _note(self) -> None:
+        """Give up the networks that diverged, and keep what is to be recorded at this epoch."""
+        if len(self.alive) and (self.epoch % CHECK_EVERY == 0 or self.epoch == self.plan.epochs):
+            weights = self._weights()
+            good = (weights.abs() <= LIMITS.get(weights.dtype, math.inf)).flatten(1).all(1).cpu()
+            if not bool(good.all()):
+                self.diverged_at[self.alive[~good]] = self.epoch
+                self.alive = self.alive[good]
+                self._chunk(weights[good])
+        if self.epoch in self.records and len(self.alive):
+            looks, row = [chunk.look() for chunk in self.chunks], self.records.index(self.epoch)
+            for history, column in zip(self.histories.values(), zip(*looks, strict=True), strict=True):
+                history[row, self.alive] = torch.cat(column).to(history)
+        if self.epoch in self.plan.snapshots_at:
+            self.snapshots[self.epoch] = self._parameters()
 
     def _chunk(self, weights: Tensor) -> None:
-        places = range(0, max(1, len(weights)), self._nets_at_once)
-        parts = [slice(start, start + self._nets_at_once) for start in places]
+        """Go on with these weights of the networks that are left."""
+        places = range(0, max(1, len(weights)), self.nets_at_once)
+        parts = [slice(start, start + self.nets_at_once) for start in places]
         # Copies, also where nothing moves: they are trained in place.
         own = [weights[part].transpose(0, 1).clone(memory_format=torch.contiguous_format) for part in parts]
-        self._chunks = [self._build(mine, self._rates[part]) for mine, part in zip(own, parts, strict=True)]
+        rates = self.rates[self.alive]
+        self.chunks = [self.build(mine, rates[part]) for mine, part in zip(own, parts, strict=True)]
+
+    def _weights(self) -> Float[Tensor, "kept matrices width width"]:
+        return torch.cat([chunk.weights.transpose(0, 1) for chunk in self.chunks])
+
+    def _parameters(self) -> dict[str, Tensor]:
+        """The weights of the networks that are left at the places of all, NaN elsewhere."""
+        weights = self._weights()
+        spread = weights.new_full((len(self.rates), *weights.shape[1:]), math.nan)
+        spread[self.alive] = weights
+        return {"weights": spread}
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "alive": self.alive,
+            "diverged_at": self.diverged_at,
+            "histories": {name: history.cpu() for name, history in self.histories.items()},
+            "snapshots": self.snapshots,
+            "program": {"weights": self._weights().cpu()},
+        }
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.epoch, self.alive, self.diverged_at = state["epoch"], state["alive"], state["diverged_at"]
+        self.histories = {name: state["histories"][name].to(history) for name, history in self.histories.items()}
+        device, snapshots = self.rates.device, state["snapshots"].items()
+        self.snapshots = {epoch: {"weights": kept["weights"].to(device)} for epoch, kept in snapshots}
+        self._chunk(state["program"]["weights"].to(device))
+
+    def _runs(self) -> ManyRuns:
+        chosen = torch.tensor([self.records.index(epoch) for epoch in self.plan.record_at], dtype=torch.int64)
+        return ManyRuns(
+            learning_rates=self.rates,
+            losses=self.histories["losses"][-1].nan_to_num(math.inf, math.inf),
+            diverged_at=self.diverged_at,
+            parameters=self._parameters(),
+            epochs=torch.tensor(self.plan.record_at, dtype=torch.int64),
+            loss_history=self.histories["losses"][chosen],
+            mean_norm_history=self.histories["mean_norms"][chosen],
+            gradient_norm_history=self.histories["gradient_norms"][chosen],
+            snapshots=self.snapshots,
+        )
 
 
 class _LinearChunk(_Chunk):

@@ -58,8 +58,7 @@ def train_side_by_side(
     run = _SideBySide(list(networks), data, list(recipes), look)
     keeper, first = Keeper(checkpoint), 0
     identity = run.identity() if keeper.path else {}
-    kept = keeper.read(identity)
-    if kept is not None:
+    if kept := keeper.read(identity):
         first = run.restore(kept)
     for epoch in range(first, run.recipe.epochs):
         run.epoch(epoch)
@@ -143,7 +142,8 @@ class _SideBySide:
         """All steps of an epoch; the processor draws and the device computes."""
         orders, changes = self.ahead.pop(epoch) if epoch in self.ahead else self._drawn(epoch)
         losses = torch.zeros(self.steps, len(self.networks), device=self.device)
-        factors = [self._rates(epoch * self.steps + step) for step in range(self.steps)]
+        total, numbers = self.recipe.epochs * self.steps, range(epoch * self.steps, (epoch + 1) * self.steps)
+        factors = [[learning_rate(recipe, step, self.steps, total) for recipe in self.recipes] for step in numbers]
         rates = torch.tensor(factors, dtype=torch.float32).to(self.device)
         for step in range(self.steps):
             size = min(self.size, self.data.samples - step * self.size)
@@ -173,10 +173,6 @@ class _SideBySide:
             changes.append(torch.cat(drawn, dim=1))
         nothing = torch.zeros(len(self.networks), 3, samples, dtype=torch.int64)
         return torch.stack(orders).to(self.device), (torch.stack(changes) if changes else nothing).to(self.device)
-
-    def _rates(self, step: int) -> list[float]:
-        total = self.recipe.epochs * self.steps
-        return [learning_rate(recipe, step, self.steps, total) for recipe in self.recipes]
 
     def _step(self, size: int) -> None:
         """One step of all networks: replayed where it was recorded, which short batches are not."""
