@@ -24,6 +24,7 @@ from skiplens.kernels.limit.signals import (
     Several,
     Signal,
     Unit,
+    combined,
     correlated,
     covariance,
     dependent,
@@ -62,7 +63,7 @@ def across(of: Several | None) -> Across | None:
 
     def function(z: Any, entries: Any, own: Any) -> Tensor:
         values = inner.function(z, entries[:vectors], own[:numbers])
-        return of.function(values, entries[vectors:], own[numbers:])
+        return of.function(values, inner.spread(entries[vectors:]), own[numbers:])
 
     every = (*inner.vectors, *of.vectors), (*inner.numbers, *of.numbers)
     return Across(inner.latents, function, *every, max(inner.rough, of.rough), inner.axes)
@@ -87,7 +88,8 @@ def applied(signal: Signal, function: Callable[..., Tensor], vector: Tensor | No
     vectors, numbers = len(inner.vectors), len(inner.numbers)
 
     def outer(z: Any, entries: Any, own: Any) -> Tensor:
-        return function(inner.function(z, entries[:vectors], own[:numbers]), *entries[vectors:], *own[numbers:])
+        added = inner.spread(entries[vectors:]) if isinstance(inner, Across) else entries[vectors:]
+        return function(inner.function(z, entries[:vectors], own[:numbers]), *added, *own[numbers:])
 
     added = inner.vectors if vector is None else (*inner.vectors, vector)
     return Mixed(None, several=replace(inner, function=outer, vectors=added, numbers=(*inner.numbers, *pairs)))
@@ -234,10 +236,12 @@ def product_of(one: Signal, other: Signal) -> Signal:
             "it is a product with the inputs' own features, or of values that depend on the same random numbers in a "
             "way that has no rule"
         )
-    second = tuple(None if a is None or b is None else a * b for a, b in zip(left.second, right.second, strict=True))
+    second = tuple(combined(mul, a, b) for a, b in zip(left.second, right.second, strict=True))
     mean = left.mean[0] * right.mean[0], left.mean[1] * right.mean[1]
-    tangent = left.tangent * right.second[0] + left.second[0] * right.tangent
-    return Mixed(replace(left, second=second, mean=mean, tangent=tangent, roots=left.roots | right.roots), several=both)
+    tangents = combined(mul, left.tangent, right.second[0]), combined(mul, left.second[0], right.tangent)
+    return Mixed(
+        replace(left, second=second, mean=mean, tangent=sum(tangents), roots=left.roots | right.roots), several=both
+    )
 
 
 def _by_parts(one: Signal, other: Signal, combine: Callable[[Signal, Signal], Signal]) -> Signal:
