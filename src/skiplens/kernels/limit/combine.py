@@ -58,7 +58,7 @@ def across(of: Several | None) -> Across | None:
 
     def function(z: Any, entries: Any, own: Any) -> Tensor:
         values = inner.function(z, entries[:vectors], own[:numbers])
-        return of.function(values, entries[vectors:], own[numbers:])
+        return of.function(values, inner.spread(entries[vectors:]), own[numbers:])
 
     every = (*inner.vectors, *of.vectors), (*inner.numbers, *of.numbers)
     return Across(inner.latents, function, *every, max(inner.rough, of.rough), inner.axes)
@@ -83,7 +83,8 @@ def applied(signal: Signal, function: Callable[..., Tensor], vector: Tensor | No
     vectors, numbers = len(inner.vectors), len(inner.numbers)
 
     def outer(z: Any, entries: Any, own: Any) -> Tensor:
-        return function(inner.function(z, entries[:vectors], own[:numbers]), *entries[vectors:], *own[numbers:])
+        added = inner.spread(entries[vectors:]) if isinstance(inner, Across) else entries[vectors:]
+        return function(inner.function(z, entries[:vectors], own[:numbers]), *added, *own[numbers:])
 
     added = inner.vectors if vector is None else (*inner.vectors, vector)
     return Mixed(None, several=replace(inner, function=outer, vectors=added, numbers=(*inner.numbers, *pairs)))
@@ -230,9 +231,10 @@ def product_of(one: Signal, other: Signal) -> Signal:
             "it is a product with the inputs' own features, or of values that depend on the same random numbers in a "
             "way that has no rule"
         )
-    second = tuple(None if a is None or b is None else a * b for a, b in zip(left.second, right.second, strict=True))
+    second = tuple(signals.combined(mul, a, b) for a, b in zip(left.second, right.second, strict=True))
     mean = left.mean[0] * right.mean[0], left.mean[1] * right.mean[1]
-    tangent = left.tangent * right.second[0] + left.second[0] * right.tangent
+    crossed = (left.tangent, right.second[0]), (left.second[0], right.tangent)
+    tangent = sum(signals.combined(mul, *pair) for pair in crossed)
     return Mixed(replace(left, second=second, mean=mean, tangent=tangent, roots=left.roots | right.roots), several=both)
 
 
