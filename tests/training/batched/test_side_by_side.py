@@ -77,23 +77,28 @@ def test_half_precision_stays_near_full(seed):
     torch.testing.assert_close(found.epoch_losses[0], alone.epoch_losses.double(), rtol=2**-5, atol=0)
 
 
+def die_after_an_epoch(together, data, kept):
+    """Train them one epoch further than the file, and die in the next; the first looks are at the start."""
+    looks = []
+
+    def dying(network):
+        looks.append(network)
+        if len(looks) > 2 * len(RECIPES):
+            raise KeyboardInterrupt
+        return largest_weight(network)
+
+    with pytest.raises(KeyboardInterrupt):
+        train_side_by_side(together, data, RECIPES, look=dying, checkpoint=kept)
+
+
 def test_killed_after_any_epoch_it_goes_on_to_the_same_bits(seed, tmp_path):
     whole = networks(seed)
     expected = train_side_by_side(whole, images(seed), RECIPES, look=largest_weight)
-    file, asked = tmp_path / "kept.pt", []
-
-    def stop(epochs_left):
-        asked.append(epochs_left)
-        return True
-
+    kept = Checkpoint(tmp_path / "kept.pt", every_steps=1)
     for _ in range(RECIPE.epochs - 1):
-        assert (
-            train_side_by_side(networks(seed), images(seed), RECIPES, look=largest_weight, checkpoint=file, stop=stop)
-            is None
-        )
-    assert asked == [2, 1]
+        die_after_an_epoch(networks(seed), images(seed), kept)
     last = networks(seed)
-    found = train_side_by_side(last, images(seed), RECIPES, look=largest_weight, checkpoint=file, stop=stop)
+    found = train_side_by_side(last, images(seed), RECIPES, look=largest_weight, checkpoint=kept)
     assert torch.equal(found.epoch_losses, expected.epoch_losses) and torch.equal(found.looks, expected.looks)
     for network, twin in zip(last, whole, strict=True):
         assert all(
@@ -124,7 +129,7 @@ def test_what_is_killed_goes_on_from_the_last_epoch_that_was_kept(seed, tmp_path
 
 def test_the_file_of_other_networks_is_refused(seed, tmp_path):
     file = tmp_path / "kept.pt"
-    train_side_by_side(networks(seed), images(seed), RECIPES, checkpoint=file, stop=lambda left: True)
+    die_after_an_epoch(networks(seed), images(seed), Checkpoint(file, every_steps=1))
     with pytest.raises(InvalidInputError, match="holds another run, which differs in first weights"):
         train_side_by_side(networks(seed + 1), images(seed), RECIPES, checkpoint=file)
 

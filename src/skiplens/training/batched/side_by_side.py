@@ -40,9 +40,8 @@ def train_side_by_side(
     *,
     look: Callable[[nn.Module], float] | None = None,
     checkpoint: Checkpoint | Path | None = None,
-    stop: Callable[[int], bool] = lambda epochs_left: False,
-) -> Trained | None:
-    """Train the networks in place; None where `stop` ended the training before its last epoch.
+) -> Trained:
+    """Train the networks in place.
 
     Each network takes the batches, changes of images and learning rates that `train` takes with its recipe alone, so
     its numbers are the same up to rounding. One that diverges goes on with numbers that are none, at full cost.
@@ -52,9 +51,7 @@ def train_side_by_side(
         data: All images and labels.
         recipes: One a network; they may differ in learning rate, milestones and seed.
         look: Recorded of each network at the start and after each epoch.
-        checkpoint: File to keep the run in, now and then and when it is stopped. Where it exists, the run goes on from
-            there.
-        stop: Asked after each epoch with the epochs that are left.
+        checkpoint: File to keep the run in now and then. Where it exists, the run goes on from there.
     """
     run = _SideBySide(list(networks), data, list(recipes), look)
     keeper, first = Keeper(checkpoint), 0
@@ -65,12 +62,8 @@ def train_side_by_side(
         first = run.restore(kept)
     for epoch in range(first, run.recipe.epochs):
         run.epoch(epoch)
-        left = run.recipe.epochs - epoch - 1
-        stopped = left > 0 and stop(left)
-        if stopped or (left > 0 and keeper.due(epoch + 1)):
+        if epoch + 1 < run.recipe.epochs and keeper.due(epoch + 1):
             keeper.write({"began_as": identity, **run.state(epoch + 1)})
-        if stopped:
-            return None
     return Trained(run.losses, run.looks)
 
 
