@@ -29,3 +29,17 @@ def test_the_gallery_draws_its_figures_and_shows_hostile_words_as_text(tmp_path,
     assert page.locator("main img").count() == 0
     page.get_by_role("button", name="Dark look").click()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_words_of_a_study_have_a_minus_before_numbers_and_hyphens_elsewhere(tmp_path, visit):
+    told = verdict() | {
+        "explanation": "A kernel that converges has -1, or (-0.5); x^(L-1) is skip-free.",
+        "paper": "-2",
+    }
+    item = GalleryItem("fig1", "A", (told | {"ours": -0.25},), (), (), (), ())
+    path = tmp_path / "index.html"
+    path.write_text(gallery_page([GalleryPaper("paper", "P", "B", "Q", (item,))], []))
+    page = visit(path)
+    assert page.locator("td .why").inner_text() == "A kernel has −1, or (−0.5); x^(L-1) is skip-free."
+    assert page.locator("td[data-label=paper]").inner_text() == "−2"
+    assert page.locator("td[data-label=ours]").inner_text().startswith("−0.25")
