@@ -40,6 +40,6 @@ def test_words_of_a_study_have_a_minus_before_numbers_and_hyphens_elsewhere(tmp_
     path = tmp_path / "index.html"
     path.write_text(gallery_page([GalleryPaper("paper", "P", "B", "Q", (item,))], []))
     page = visit(path)
-    assert page.locator("td .why").inner_text() == "A kernel has −1, or (−0.5); x^(L-1) is skip-free."
+    assert page.locator("td .why").inner_text() == "A kernel that converges has −1, or (−0.5); x^(L-1) is skip-free."
     assert page.locator("td[data-label=paper]").inner_text() == "−2"
     assert page.locator("td[data-label=ours]").inner_text().startswith("−0.25")
