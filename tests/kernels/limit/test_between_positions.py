@@ -75,7 +75,7 @@ def alike(model, other):
     model.load_state_dict(fixed, strict=False)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "two_blocks")) for n in CASES])
 def test_both_kernels_of_drawn_modules(name):
     torch.manual_seed(0)
     function, bias = CASES[name]

@@ -8,7 +8,7 @@ points in as many dimensions, and its tangent kernel is E J T J′ᵀ with the J
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from itertools import product
 from operator import add
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ class Across(Several):
             values: Tensor = carried(self.function(z, entries, own)).mean[0]
             return values
 
-        return replace(self, function=function, axes=lambda: carried(0.0).axes)
+        return replace(self, function=function, axes=cache(lambda: carried(0.0).axes))
 
     def paired(self, other: Several, linear: bool = False) -> tuple[Moments, float]:
         """E f(x) g(y), E f(x) g(x) and E f(y) g(y), the tangent kernel, and the means of f; and the error.
