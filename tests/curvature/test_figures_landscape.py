@@ -89,10 +89,8 @@ def test_planes_for_the_page():
     trace = contour["data"][0]
     assert (trace["type"], trace["x"], trace["y"]) == ("contour", [1.0, 2.0], [0.5, 1.5])
     assert trace["z"] == [[1.0, 2.0], [3.0, None]] and contour["layout"]["yaxis"]["scaleanchor"] == "x"
-    surface = plotly_json(Figure("p", "t", "c", "a", "b", (Surface(*PLANE),)))
-    titles = {axis: entry["title"]["text"] for axis, entry in surface["layout"]["scene"].items()}
-    assert surface["data"][0]["type"] == "surface" and "scene" not in contour["layout"]
-    assert titles == {"xaxis": "a", "yaxis": "b", "zaxis": "&lt;b&gt;loss&lt;/b&gt;"}
+    with pytest.raises(TypeError, match="No drawing for Surface"):  # files alone have it: the page's library cannot
+        plotly_json(Figure("p", "t", "c", "a", "b", (Surface(*PLANE),)))
 
 
 def test_a_flat_plane_is_drawn(tmp_path):

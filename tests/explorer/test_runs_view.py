@@ -173,6 +173,16 @@ class TestStudy:
         assert [row["verdict"] for row in drawing.rows] == run_code(drawing) == ["reproduced", "differs"]
         assert drawing.facts == (("preset", "smoke"), ("seed", "0"))
 
+    def test_what_ran_and_was_not_decided_is_undecided_as_in_the_gallery(self, root):
+        for name in ("s", "t"):
+            write_study(root / name)
+            text = (root / name / "verdicts.json").read_text().replace('"differs"', '"not attempted"')
+            (root / name / "verdicts.json").write_text(text)
+        drawing = shown(root, run="s")
+        assert drawing.says == "small/coin: 1 reproduced, 1 undecided."
+        assert [row["verdict"] for row in drawing.rows] == ["reproduced", "undecided"]
+        assert shown(root, run="s,t").rows[1]["t"].startswith("undecided (0.")
+
     def test_where_readings_are_missing_it_says_so(self, root):
         write_study(root / "s")
         next((root / "s" / "store").glob("*.npz")).unlink()

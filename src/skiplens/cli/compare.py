@@ -86,13 +86,10 @@ def _builder(spec: str, weights: str) -> "Callable[[int], nn.Module] | nn.Module
     return drawn_by_seed(lambda: build_model(spec))
 
 
-ALIKE = {"same", "unclear", "seed noise"}  # verdicts of what is printed with --full only
-
-
 def _summarise(comparison: "Comparison", page: Path, full: bool) -> None:
     console.out().print(comparison.verdict, markup=False, style="bold")
     for section in comparison.sections():
-        alike = {number.label for number in comparison.numbers if set(number.verdicts) <= ALIKE}
+        alike = {n.label for n in comparison.numbers if {"higher", "lower", "not tested"}.isdisjoint(n.verdicts)}
         if rows := [row for row in section.rows if full or row["number"] not in alike]:
             console.print_table(section.title, rows)
     for model in comparison.contenders:

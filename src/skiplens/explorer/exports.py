@@ -65,14 +65,8 @@ def _cell(value: Any) -> Any:
 
 def _rows(mark: Mark) -> list[Row]:
     match mark:
-        case Line():
-            return _columns(x=mark.x, y=mark.y)
-        case Points():
-            return _columns(x=mark.x, y=mark.y, error=mark.error, label=mark.labels)
-        case Bars():
-            return _columns(label=mark.labels, y=mark.y, error=mark.error)
-        case Band():
-            return _columns(x=mark.x, low=mark.low, high=mark.high)
+        case Line() | Points() | Bars() | Band():
+            return _columns({name: cells for name, cells in vars(mark).items() if isinstance(cells, tuple)})
         case Reference():
             return [{mark.axis: mark.value}]
         case Heat():
@@ -83,9 +77,9 @@ def _rows(mark: Mark) -> list[Row]:
     raise TypeError(f"No table for {type(mark).__name__}.")
 
 
-def _columns(**columns: Sequence[Any]) -> list[Row]:
+def _columns(columns: Mapping[str, Sequence[Any]]) -> list[Row]:
     """The columns row by row, without those that are empty; a mark without points has none."""
-    given = {name: cells for name, cells in columns.items() if len(cells)}
+    given = {name.removesuffix("s"): cells for name, cells in columns.items() if len(cells)}
     return [dict(zip(given, cells, strict=True)) for cells in zip(*given.values(), strict=True)]
 
 

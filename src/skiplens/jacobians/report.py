@@ -14,10 +14,9 @@ from skiplens.graph.lens import Lens, Subject
 from skiplens.jacobians.reading import FLOOR, JacobianSpectrum
 from skiplens.jacobians.spectrum import JacobianOptions, measure
 from skiplens.linalg.density import weighted_quantiles
-from skiplens.plots import section
-from skiplens.plots.figure import PALETTE, Band, Bars, Figure, Line, Mark, Points, Reference, drawn, in_order, numbers
+from skiplens.plots.figure import PALETTE, Band, Bars, Figure, Line, Mark, Points, Reference, in_order, numbers
 from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section
-from skiplens.readings.finding import Finding, Remedy, Rule, Severity, listed, rule_words
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity, finding_with, listed, rule_words
 from skiplens.readings.reading import Provenance
 from skiplens.signal.structure import StructureReading
 
@@ -151,8 +150,8 @@ def jacobians_section(reading: JacobianSpectrum) -> Section:
             ("directions it loses (below 10⁻⁶)", percent(whole.near_zero)),
         ]
     rows = tuple(_row(reading, name) for name in reading.names if name != "network")
-    words = (reading.kind, "Jacobians", jacobians_sentence(reading), tuple(facts), rows, reading.notes)
-    return Section(*words, figures=drawn(reading, FIGURES), provenance=section.provenance_of(reading))
+    told: dict[str, Any] = {"facts": tuple(facts), "rows": rows, "notes": reading.notes}
+    return Section.of(reading, "Jacobians", jacobians_sentence(reading), FIGURES, **told)
 
 
 def jacobians_sentence(reading: JacobianSpectrum) -> str:
@@ -210,8 +209,8 @@ def judge_projections(reading: StructureReading) -> Iterator[Finding]:
     remedy = Remedy("add_average_pool_skips", {"blocks": names})
     told = "1 shortcut is a projection (block" if len(names) == 1 else f"{len(names)} shortcuts are projections (blocks"
     sentence = f"{told} {listed(names)}): some directions of the signal are shrunk there before training has begun."
-    mended = {**WORDS["projection_shortcuts"], "code": code_of(remedy)}
-    yield Finding("projection_shortcuts", "note", sentence, len(names), 0.0, **mended, where=names, remedy=remedy)
+    mended: dict[str, Any] = {"code": code_of(remedy), "where": names, "remedy": remedy}
+    yield finding_with(WORDS, "projection_shortcuts", "note", sentence, (len(names), 0.0), **mended)
 
 
 def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -> Iterator[Finding]:
@@ -233,8 +232,8 @@ def judge_directions(jacobians: JacobianSpectrum, structure: StructureReading) -
         f"Block {worst} loses {percent(shares[worst])} of the directions of its signal (singular values below "
         f"{in_words(FLOOR)}){f'; so do {listed(others)}' if others else ''}."
     )
-    mended = {**WORDS["lost_directions"], "code": code_of(remedy) if remedy else ""}
-    yield Finding("lost_directions", severity, sentence, shares[worst], LOST, **mended, where=losing, remedy=remedy)
+    mended: dict[str, Any] = {"code": code_of(remedy) if remedy else "", "where": losing, "remedy": remedy}
+    yield finding_with(WORDS, "lost_directions", severity, sentence, (shares[worst], LOST), **mended)
 
 
 def _blocks_with(shortcut: str, reading: StructureReading) -> tuple[str, ...]:

@@ -151,7 +151,8 @@ def _draw_bars(groups: list[Bars], axes: Any, shades: dict[int, str]) -> None:
         axes.bar(places, bars.y, width, yerr=bars.error or None, **style)
     if groups and len(groups[0].labels) <= MOST_LABELLED_BARS:
         words = [_plain(label) for label in groups[0].labels]
-        axes.set_xticks(range(len(words)), words, rotation=45, ha="right", fontsize=7)
+        slanted = {"rotation": 45, "ha": "right", "fontsize": 7} if max(map(len, words)) > 3 else {}
+        axes.set_xticks(range(len(words)), words, **slanted)
 
 
 @singledispatch

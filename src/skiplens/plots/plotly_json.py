@@ -6,7 +6,7 @@ from functools import singledispatch
 from itertools import pairwise
 from typing import Any
 
-from skiplens.plots import Band, Bars, Contour, Figure, Heat, Line, Points, Reference, Surface
+from skiplens.plots import Band, Bars, Contour, Figure, Heat, Line, Points, Reference
 from skiplens.plots.figure import FAINT, LEVELS, MOST_LABELLED_BARS, REFERENCE_COLOUR, Mark, colour
 
 
@@ -34,7 +34,6 @@ def plotly_json(figure: Figure, digits: int = 17) -> dict[str, Any]:
             "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
             "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
             "shapes": [_reference_line(mark) for mark in references],
-            **_space(figure, series),
             "annotations": [_reference_label(mark, figure, mark is lowest) for mark in references if mark.name],
         },
     }
@@ -87,7 +86,7 @@ def _(mark: Heat, shade: str) -> list[dict[str, Any]]:
 
 def _tooltip(trace: dict[str, Any], figure: Figure) -> dict[str, Any]:
     """What stands where one points: the series, then each quantity with its unit in a few digits."""
-    if trace.get("hoverinfo") == "skip" or trace["type"] == "surface":
+    if trace.get("hoverinfo") == "skip":
         return {}
     series = f"<b>{trace['name']}</b><br>" if trace.get("name") else ""
     across = "%{hovertext}" if trace.get("hovertext") else f"{_escape(figure.x_label)}: %{{x:,.4~r}}"
@@ -102,11 +101,6 @@ def _(mark: Contour, shade: str) -> list[dict[str, Any]]:
     lines = {"coloring": "heatmap", "showlines": True}
     plane = {"x": mark.x, "y": mark.y, "z": mark.rows, **_heights(mark.name)}
     return [plane | {"type": "contour", "ncontours": LEVELS, "contours": lines, "line": {"width": 0.5}}]
-
-
-@_traces.register
-def _(mark: Surface, shade: str) -> list[dict[str, Any]]:
-    return [{"type": "surface", "x": mark.x, "y": mark.y, "z": mark.rows, **_heights(mark.name)}]
 
 
 def _heights(name: str) -> dict[str, Any]:
@@ -160,15 +154,6 @@ def _upside(series: Sequence[Mark]) -> dict[str, Any]:
     if any(isinstance(mark, Contour) for mark in series):
         return {"scaleanchor": "x", "constrain": "domain"}
     return {"autorange": "reversed"} if any(isinstance(mark, Heat) for mark in series) else {}
-
-
-def _space(figure: Figure, series: Sequence[Mark]) -> dict[str, Any]:
-    """The axes in space, where there is a surface."""
-    names = [mark.name for mark in series if isinstance(mark, Surface)]
-    if not names:
-        return {}
-    labels = zip(("xaxis", "yaxis", "zaxis"), (figure.x_label, figure.y_label, names[0]), strict=True)
-    return {"scene": {axis: {"title": {"text": _escape(label)}} for axis, label in labels}}
 
 
 def _error(error: tuple[float, ...]) -> dict[str, Any]:

@@ -1,17 +1,17 @@
 """Samples as small pictures inside of a page: PNG files written out as addresses, so that nothing is loaded."""
 
 import base64
-import struct
-import zlib
+import io
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from skiplens.base.optional_imports import optional_import
+
 PREFIX = "data:image/png;base64,"
 MOST_PIXELS = 20  # a side: 32 samples in colour are at most 52 kilobytes
-_COLOUR_TYPES = {1: 0, 3: 2}  # of PNG, by channels
 
 
 def thumbnails(inputs: Any) -> tuple[str, ...]:
@@ -19,7 +19,7 @@ def thumbnails(inputs: Any) -> tuple[str, ...]:
 
     Images are floating, (samples, channels, height, width) with one or three channels, and 8 pixels a side or more.
     """
-    is_image = isinstance(inputs, Tensor) and inputs.ndim == 4 and inputs.shape[1] in _COLOUR_TYPES
+    is_image = isinstance(inputs, Tensor) and inputs.ndim == 4 and inputs.shape[1] in (1, 3)
     if not is_image or not inputs.is_floating_point() or min(inputs.shape[2:]) < 8:
         return ()
     shrink = min(1.0, MOST_PIXELS / max(inputs.shape[2:]))
@@ -31,12 +31,7 @@ def thumbnails(inputs: Any) -> tuple[str, ...]:
 
 
 def _png(pixels: Tensor) -> bytes:
-    """A PNG file of bytes (height, width, channels); before each row stands that no filter was used."""
-    height, width, channels = pixels.shape
-    rows = F.pad(pixels.reshape(height, -1), (1, 0)).numpy().tobytes()
-    head = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPES[channels], 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
-    parts = (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    """A PNG file of bytes (height, width, channels)."""
+    content, pillow = io.BytesIO(), optional_import("PIL.Image", "pictures of samples", "pillow")
+    pillow.fromarray(pixels.squeeze(2).numpy()).save(content, "PNG", optimize=True)
+    return content.getvalue()

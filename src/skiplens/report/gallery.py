@@ -50,7 +50,7 @@ def gallery_page(papers: Sequence[GalleryPaper], facts: Sequence[tuple[str, str]
         version=VERSION,
         style=resource("report.css") + resource("gallery.css"),
         script=page_script(),
-        plotly=plotly_packed(figure for paper in papers for item in paper.items for figure in item.figures),
+        plotly=plotly_packed() if any(item.figures for paper in papers for item in paper.items) else "",
         verdicts=json_in_html(verdicts),
         figure_json=lambda figure: json_in_html(plotly_json(figure, digits=6)),
         number=number,

@@ -3,17 +3,16 @@
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from itertools import chain
 from typing import Any
 
 from skiplens.base.optional_imports import optional_import
 from skiplens.base.version import VERSION
 from skiplens.base.words import in_words
-from skiplens.plots.figure import Figure, Surface
+from skiplens.plots.figure import Figure
 from skiplens.plots.network_drawing import LaidOut, NetworkDrawing, morph, path_data
 from skiplens.plots.plotly_json import in_digits, plotly_json
 from skiplens.plots.section import Section
@@ -110,7 +109,7 @@ def page(
         version=VERSION,
         style=resource("report.css"),
         script=page_script(),
-        plotly=plotly_packed(figure for section in pictures for figure in section.figures),
+        plotly=plotly_packed() if any(section.figures for section in pictures) else "",
         readings=packed(json.dumps(in_digits(readings, 9), allow_nan=False, ensure_ascii=False)),
         figure_json=lambda figure: json_in_html(plotly_json(figure, digits=6) | {"blocks": blocks.of_figure(figure)}),
     )
@@ -140,17 +139,15 @@ def page_script(names: Sequence[str] = SCRIPTS, own: str = "") -> str:
     return f'"use strict";\n(function () {{\n{parts}}})();\n'
 
 
-def plotly_packed(figures: Iterable[Figure]) -> str:
-    """What of plotly.js draws these figures, packed: 0.6 megabytes, 1.8 where one is a surface; '' for no figure."""
-    marks = [figure.marks for figure in figures]
-    return _plotly(any(isinstance(mark, Surface) for mark in chain(*marks))) if marks else ""
-
-
 @cache
-def _plotly(whole: bool) -> str:
-    if whole:
-        return packed(optional_import("plotly.offline", "a surface on a page", "plotly").get_plotlyjs())
-    return _in_letters(files("skiplens.report").joinpath("templates", "plotly-cartesian.min.js.gz").read_bytes())
+def plotly_packed() -> str:
+    """plotly.js for figures in a plane, packed: 0.6 instead of 1.5 megabytes."""
+    return _in_letters(plotly_zipped())
+
+
+def plotly_zipped() -> bytes:
+    """The file beside the templates, whose notice says where it comes from."""
+    return files("skiplens.report").joinpath("templates", "plotly-cartesian.min.js.gz").read_bytes()
 
 
 def packed(text: str) -> str:

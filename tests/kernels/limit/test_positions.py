@@ -157,12 +157,8 @@ REFUSED = {
         r"aten.max_pool2d.*test_positions.py:\d+\).*no rule so far; instead, take average pooling",
     ),
     "shared": (
-        lambda m, x: m.out(m.deep(y := m.conv(x)).mean(dim=(2, 3)) + m.deep(F.relu(y)).mean(dim=(2, 3))),
-        "aten.add.*depend on the same random numbers in a way that has no rule; put a matrix",
-    ),
-    "mixes_positions": (
-        lambda m, x: m.line(m.conv(x)).mean(dim=(2, 3)),
-        "aten.linear in module 'line'.*mixes positions by",
+        lambda m, x: m.out((y := m.conv(x).flatten(1)[:, :8]) * F.relu(y).flatten(1)),
+        "aten.slice.*no rule",
     ),
     "over_channels": (
         lambda m, x: m.conv(x).mean(dim=1).flatten(1),
@@ -182,6 +178,18 @@ REFUSED = {
     "samples": (lambda m, x: m.conv(x).flatten(2).mean(2).reshape(1, 16), "one row per input"),
     "weight_dropout": (attend, "dropout of attention"),
 }
+
+
+def test_shared_weights_whose_values_are_averaged_before_they_are_joined():
+    torch.manual_seed(0)
+    models = [
+        Lambda(lambda m, x: m.out(m.deep(y := m.conv(x)).mean(dim=(2, 3)) + m.deep(F.relu(y)).mean(dim=(2, 3)))),
+        Lambda(lambda m, x: m.out((m.deep(y := m.conv(x)) + m.deep(F.relu(y))).mean(dim=(2, 3)))),
+    ]
+    models[1].load_state_dict(models[0].state_dict())
+    X = torch.randn(3, 3, 6, 6).double()
+    found, wanted = (infinite_width(model.double(), X).both(X) for model in models)
+    torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -1,7 +1,7 @@
 """The server: Dash's page, the files of views and runs, and the guard before all of them."""
 
+import gzip
 from collections.abc import Callable, Sequence
-from functools import cache
 from html import escape
 from importlib.resources import files
 from urllib.parse import quote, urlencode
@@ -10,7 +10,6 @@ import flask
 from dash import Dash
 
 from skiplens.base.errors import SkiplensError
-from skiplens.base.optional_imports import optional_import
 from skiplens.explorer.control import words_of
 from skiplens.explorer.exports import TYPES, exported
 from skiplens.explorer.guard import COOKIE_DAYS, MOST_BODY_BYTES, UPDATES, Guard, Visitor, is_update
@@ -19,7 +18,7 @@ from skiplens.explorer.page.callbacks import Callbacks, layout
 from skiplens.explorer.page.panes import draw
 from skiplens.explorer.view import UnknownViewError, View, view_named
 from skiplens.explorer.views.runs_folder import RunsFolder, load_report
-from skiplens.report.page import page_script, resource
+from skiplens.report.page import page_script, plotly_zipped, resource
 
 _SCRIPTS = ("elements", "plots", "numbers", "copying")
 
@@ -133,16 +132,11 @@ def _welcome(guard: Guard) -> flask.Response:
 
 def _add_look(server: flask.Flask) -> None:
     """The colours, plots and copying of the report, and what the explorer adds to them."""
-
-    @cache
-    def plotly() -> str:
-        return optional_import("plotly.offline", "the plots of the explorer", "plotly").get_plotlyjs()
-
     texts: dict[str, tuple[Callable[[], str], str]] = {
         "look.css": (lambda: resource("report.css") + _asset("explorer.css"), "text/css"),
         "theme.js": (lambda: _asset("theme.js"), "text/javascript"),
         "page.js": (lambda: page_script(_SCRIPTS, _asset("explorer.js")), "text/javascript"),
-        "plotly.js": (plotly, "text/javascript"),
+        "plotly.js": (lambda: gzip.decompress(plotly_zipped()).decode(), "text/javascript"),
     }
 
     @server.get("/<any('look.css','theme.js','page.js','plotly.js'):name>")

@@ -108,21 +108,16 @@ def walk_pane(drawn: Drawn) -> list[Component]:
         return []
     paper, steps = WALKS[drawn.view.name]
     here = place(drawn.view, drawn.query)
-    links = [
-        html.Li(
-            dcc.Link(
-                str(number + 1), href=f"/{drawn.view.name}?{step.query}", title=f"Step {number + 1} of {len(steps)}"
-            ),
-            **({"aria-current": "step"} if number == here else {}),
-        )
-        for number, step in enumerate(steps)
-    ]
-    head = html.Div([html.Span(f"Guided walk, {paper}"), html.Ol(links)], className="steps")
-    if here is None:
-        return [html.Nav(head, className="walk", **{"aria-label": "Guided walk"})]
-    told = html.Span(steps[here].told(drawn.drawing))
-    badge = [html.B("What is printed is false. ")] if steps[here].false_in_print else []
-    return [html.Nav([head, html.P([*badge, told])], className="walk here", **{"aria-label": "Guided walk"})]
+    links = []
+    for number, step in enumerate(steps):
+        title, current = f"Step {number + 1} of {len(steps)}", {"aria-current": "step"} if number == here else {}
+        link = dcc.Link(str(number + 1), href=f"/{drawn.view.name}?{step.query}", title=title)
+        links.append(html.Li(link, **current))
+    parts: list[Component] = [html.Div([html.Span(f"Guided walk, {paper}"), html.Ol(links)], className="steps")]
+    if here is not None:
+        badge = [html.B("What is printed is false. ")] if steps[here].false_in_print else []
+        parts.append(html.P([*badge, html.Span(steps[here].told(drawn.drawing))]))
+    return [html.Nav(parts, className="walk" if here is None else "walk here", **{"aria-label": "Guided walk"})]
 
 
 def progress_pane(standing: MeasurementStatus) -> list[Component]:

@@ -13,12 +13,13 @@ from skiplens.base import InvalidInputError, Progress, in_words, refuse_if, trac
 from skiplens.explorer.control import SEPARATOR, Choice, Control, Several, Switch
 from skiplens.explorer.view import Download, Drawing, Values, View
 from skiplens.explorer.views import runs_folder
-from skiplens.explorer.views.runs_folder import Row, Run, RunsFolder, Table, load_table, load_verdicts, told, word_of
+from skiplens.explorer.views.runs_folder import Row, Run, RunsFolder, Table, load_table, load_verdicts, told
 from skiplens.explorer.written import notes_of, snippet
 from skiplens.papers.study import PRESETS, Item, study
 from skiplens.plots.figure import Figure, Line, Mark, Points
 from skiplens.readings.reading import KINDS
 from skiplens.report.compared import ComparedModel, mean_and_spread, measure, overlays
+from skiplens.report.gallery import shown_word
 from skiplens.report.inspection import Report
 from skiplens.report.lenses import VIEWS, section_of
 
@@ -252,7 +253,7 @@ def _draw_study(folder: Path, values: Values, measured: Any) -> Drawing:
         return Drawing((figure,), says, facts, table.rows, code=code, notes=(origin,))
     figures, problem = measured or ((), "")
     columns = ("claim", "paper", "ours", "uncertainty", "verdict")
-    worded = [{**row, "verdict": word_of(row)} for row in own]
+    worded = [{**row, "verdict": shown_word(str(row.get("verdict")), row.get("ours"))} for row in own]
     shown = [{name: "" if row.get(name) is None else row[name] for name in columns} for row in worded]
     code = snippet("study", path=str(folder / "verdicts.json"), item=values["item"])
     return Drawing(figures, says, facts, tuple(shown), code=code, notes=tuple(filter(None, (problem, origin))))
@@ -301,8 +302,8 @@ def _draw_studies(labels: Sequence[str], folders: Sequence[Path]) -> Drawing:
 def _verdict(row: Row | None) -> str:
     if row is None:
         return "–"
-    ours = row.get("ours")
-    return f"{word_of(row)} ({in_words(ours, 4)})" if isinstance(ours, float | int) else word_of(row)
+    ours, word = row.get("ours"), shown_word(str(row.get("verdict")), row.get("ours"))
+    return f"{word} ({in_words(ours, 4)})" if isinstance(ours, float | int) else word
 
 
 def _chart(table: Table, values: Values) -> Figure:

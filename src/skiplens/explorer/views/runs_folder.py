@@ -149,13 +149,8 @@ def told(run: Run) -> str:
 
 def counted(rows: Iterable[Row]) -> str:
     """How often each verdict stands in rows: 8 reproduced, 3 corrected."""
-    counts = Counter(word_of(row) for row in rows if "verdict" in row)
+    counts = Counter(shown_word(str(row["verdict"]), row.get("ours")) for row in rows if "verdict" in row)
     return ", ".join(f"{count} {word}" for word, count in counts.items())
-
-
-def word_of(row: Row) -> str:
-    """The verdict of a claim as the gallery tells it."""
-    return shown_word(str(row.get("verdict")), row.get("ours"))
 
 
 def load_report(folder: Path) -> Report:

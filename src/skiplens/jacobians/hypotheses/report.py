@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skiplens.base import in_words, require_known
-from skiplens.plots.figure import BAD, GOOD, UNKNOWN, Bars, Figure, drawn, numbers
-from skiplens.plots.section import KeyNumber, Scale, Section, provenance_of
+from skiplens.plots.figure import BAD, GOOD, UNKNOWN, Bars, Figure, numbers
+from skiplens.plots.section import KeyNumber, Scale, Section
 from skiplens.readings.reading import Reading
 
 WIDTH = 100
@@ -120,9 +120,8 @@ def convergence_section(reading: HypothesesReading) -> Section:
         for row in reading.rows()
     )
     failing = (f"“{row['statement']}” fails. {row['change']}" for row in reading.rows() if row["verdict"] == "fails")
-    told = (convergence_sentence(reading), facts, rows, (MEANING, *reading.notes, *failing))
-    origin = provenance_of(reading)
-    return Section(reading.kind, "Convergence", *told, figures=drawn(reading, FIGURES), provenance=origin)
+    told: dict[str, Any] = {"facts": facts, "rows": rows, "notes": (MEANING, *reading.notes, *failing)}
+    return Section.of(reading, "Convergence", convergence_sentence(reading), FIGURES, **told)
 
 
 def convergence_sentence(reading: HypothesesReading) -> str:

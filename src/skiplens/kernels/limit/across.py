@@ -6,9 +6,9 @@ points in as many dimensions, and its tangent kernel is E J T J′ᵀ with the J
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from itertools import product
 from operator import add
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from skiplens.base.errors import InvalidInputError
 from skiplens.kernels.limit.draws import POINTS, over_nets, root_of, scatter
 from skiplens.kernels.limit.signals import Axes, Moments, Several, Unit, UnpairedError, covariance
 
@@ -34,6 +33,10 @@ class Across(Several):
         """Of the value."""
         return tuple(size for axis in self.axes() for kind, size in axis if kind == "p")
 
+    def spread(self, entries: Sequence[Tensor]) -> list[Tensor]:
+        """Entries of vectors, one for each point, beside its values."""
+        return [entry.view(-1, *(1,) * len(self.grid)) for entry in entries]
+
     def then(self, change: Callable[[Moments], Moments]) -> "Across":
         """Behind a linear map of the positions, which takes values as it takes means."""
 
@@ -47,7 +50,7 @@ class Across(Several):
             values: Tensor = carried(self.function(z, entries, own)).mean[0]
             return values
 
-        return replace(self, function=function, axes=lambda: carried(0.0).axes)
+        return replace(self, function=function, axes=cache(lambda: carried(0.0).axes))
 
     def paired(self, other: Several, linear: bool = False) -> tuple[Moments, float]:
         """E f(x) g(y), E f(x) g(x) and E f(y) g(y), the tangent kernel, and the means of f; and the error.
@@ -153,7 +156,7 @@ class _Block(NamedTuple):
                 size += (a * b).sqrt() * part.abs().amax(dim=(1, 2))
             a, b = (each.square().mean(dim=1).amax(dim=1) for each in (f, g))
             second, tangent = f.mT @ g / f.shape[1], _through(of_f, own, of_g, f)
-            return second, f.mean(dim=1), tangent.expand_as(second), (a * b).sqrt(), size
+            return second, f.mean(dim=1), tangent, (a * b).sqrt(), size
 
         held = max(outputs) if tangents else 1
         each = over_nets(means, roots, (left, sum(sizes) - left), POINTS, held)
@@ -163,13 +166,8 @@ class _Block(NamedTuple):
     def shaped(self, second: Tensor, mean: Tensor, tangent: Tensor, error: float) -> _Found:
         """With the inputs and positions on axes of their own."""
         one, other = (side.grid for side in self.sides)
-        second = second.view(*self.lead, *one, *other)
-        return _Found(
-            second,
-            mean.view(*self.lead, *one),
-            tangent.expand(len(mean), *tangent.shape[1:]).reshape(second.shape),
-            error,
-        )
+        second, tangent = (part.expand_as(second).reshape(*self.lead, *one, *other) for part in (second, tangent))
+        return _Found(second, mean.view(*self.lead, *one), tangent, error)
 
     def values(
         self, end: int, variables: list[Tensor], places: Tensor, some: slice, slopes: bool
@@ -182,12 +180,7 @@ class _Block(NamedTuple):
                 return part
             return part.expand(*self.lead, *part.shape[2:]).reshape(-1, 1, *part.shape[2:])[some]
 
-        if of.vectors and len({len(of.grid), *(len(unit.latent.grid) for unit in of.latents)}) > 1:
-            raise InvalidInputError(
-                "it joins a vector with positions of another shape, which has no rule; reshape them before"
-            )
-        ones = (1,) * len(of.grid)
-        entries = [vector.to(places)[(places * len(vector)).long()].view(-1, *ones) for vector in of.vectors]
+        entries = [vector.to(places)[(places * len(vector)).long()] for vector in of.vectors]
         with torch.enable_grad():
             leaves = [part.detach().requires_grad_(slopes) for part in variables]
             values = of.function(leaves, entries, [spread(pair[which]) for pair in of.numbers])
@@ -203,5 +196,5 @@ class _Block(NamedTuple):
 def _through(left: list[Tensor], blocks: dict[tuple[int, int], Tensor], right: list[Tensor], like: Tensor) -> Tensor:
     """The mean over points of Σ_ij J_i B_ij J_jᵀ, (pairs, positions, positions)."""
     parts = [torch.einsum("kapi,kij,kaqj->kpq", left[i], part, right[j]) for (i, j), part in blocks.items()]
-    total = reduce(add, parts) if parts else like.new_zeros(len(like), 1, 1)
+    total = reduce(add, parts) if parts else like.new_zeros(len(like), like.shape[2], 1)
     return total / like.shape[1]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate, combinations, pairwise
-from operator import add, mul
+from operator import add, is_, mul
 from typing import Any
 
 import torch
@@ -58,7 +58,7 @@ def across(of: Several | None) -> Across | None:
 
     def function(z: Any, entries: Any, own: Any) -> Tensor:
         values = inner.function(z, entries[:vectors], own[:numbers])
-        return of.function(values, entries[vectors:], own[numbers:])
+        return of.function(values, inner.spread(entries[vectors:]), own[numbers:])
 
     every = (*inner.vectors, *of.vectors), (*inner.numbers, *of.numbers)
     return Across(inner.latents, function, *every, max(inner.rough, of.rough), inner.axes)
@@ -83,7 +83,8 @@ def applied(signal: Signal, function: Callable[..., Tensor], vector: Tensor | No
     vectors, numbers = len(inner.vectors), len(inner.numbers)
 
     def outer(z: Any, entries: Any, own: Any) -> Tensor:
-        return function(inner.function(z, entries[:vectors], own[:numbers]), *entries[vectors:], *own[numbers:])
+        added = inner.spread(entries[vectors:]) if isinstance(inner, Across) else entries[vectors:]
+        return function(inner.function(z, entries[:vectors], own[:numbers]), *added, *own[numbers:])
 
     added = inner.vectors if vector is None else (*inner.vectors, vector)
     return Mixed(None, several=replace(inner, function=outer, vectors=added, numbers=(*inner.numbers, *pairs)))
@@ -104,11 +105,18 @@ def joined(parts: list[Any], combine: Callable[..., Any]) -> Any:
     places = [[next(i for i, a in enumerate(latents) if a.latent is b.latent) for b in of.latents] for of in parts]
     stops = [list(accumulate((len(kind) for kind in kinds), initial=0)) for kinds in _kinds(parts)]
 
+    last: list[Any] = [(), None]  # several others may be functions of this one
+
     def function(z: Any, entries: Any, own: Any) -> Any:
+        given = (*z, *entries, *own)
+        if len(given) == len(last[0]) and all(map(is_, given, last[0])):
+            return last[1]
         pieces = [[every[a:b] for a, b in pairwise(at)] for every, at in zip((entries, own), stops, strict=True)]
-        return combine(
-            *(part.function([z[i] for i in at], *some) for part, at, *some in zip(parts, places, *pieces, strict=True))
+        each = (
+            part.function([z[i] for i in at], *some) for part, at, *some in zip(parts, places, *pieces, strict=True)
         )
+        last[:] = given, combine(*each)
+        return last[1]
 
     every = (tuple(entry for kind in kinds for entry in kind) for kinds in _kinds(parts))
     vectors, numbers = every
@@ -230,9 +238,10 @@ def product_of(one: Signal, other: Signal) -> Signal:
             "it is a product with the inputs' own features, or of values that depend on the same random numbers in a "
             "way that has no rule"
         )
-    second = tuple(None if a is None or b is None else a * b for a, b in zip(left.second, right.second, strict=True))
+    second = tuple(signals.combined(mul, a, b) for a, b in zip(left.second, right.second, strict=True))
     mean = left.mean[0] * right.mean[0], left.mean[1] * right.mean[1]
-    tangent = left.tangent * right.second[0] + left.second[0] * right.tangent
+    crossed = (left.tangent, right.second[0]), (left.second[0], right.tangent)
+    tangent = sum(signals.combined(mul, *pair) for pair in crossed)
     return Mixed(replace(left, second=second, mean=mean, tangent=tangent, roots=left.roots | right.roots), several=both)
 
 

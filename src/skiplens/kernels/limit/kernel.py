@@ -357,11 +357,7 @@ class ModuleKernel:
                 walk.rows.append(_row(walk, node, first))
             return found
 
-        given = {}
-        for node, channel, _ in self._sources:
-            left = self._values(node, X) if data is None else data.left
-            right = left if Y is None else self._values(node, Y) if data is None else data.right
-            given[node.name] = Data(left, right, Y is None, channel, needs[node])
+        given = self._given(X, Y, needs, data)
         try:
             moments = self.network.run([output.name], given=given, call=call)[output.name].moments
         except UnpairedError:
@@ -374,6 +370,15 @@ class ModuleKernel:
             cross, tangent = (part[:count, columns] for part in (moments.second[0], moments.tangent))
             moments = replace(moments, second=(cross, None, None), tangent=tangent)
         return moments, walk
+
+    def _given(self, X: Tensor, Y: Tensor | None, needs: Any, data: Data | None) -> dict[str, Data]:
+        """What the inputs alone determine, or `data`."""
+        given = {}
+        for node, channel, _ in self._sources:
+            left = self._values(node, X) if data is None else data.left
+            right = left if Y is None else self._values(node, Y) if data is None else data.right
+            given[node.name] = Data(left, right, Y is None, channel, needs[node])
+        return given
 
     @cached_property
     def _first(self) -> tuple[int, bool]:

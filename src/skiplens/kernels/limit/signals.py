@@ -65,14 +65,13 @@ def correlated(block: Tensor, ends: Pair, count: int) -> tuple[Pair, Tensor]:
     return (rows, columns), torch.where(scale > 0, block / scale, 0.0).clamp(-1, 1)
 
 
-def _total(*blocks: Any) -> Any:
-    """The sum of blocks; different positions, and what is missing, are left out where one has none."""
+def combined(combine: Callable[[Any, Any], Any], *blocks: Any) -> Any:
+    """Blocks added or multiplied; different positions, and what is missing, are left out where one has none."""
     if any(block is None for block in blocks):
         return None
-    tensors = [block for block in blocks if isinstance(block, Tensor)]
-    count = min((block.ndim for block in tensors), default=2) - 2
-    numbers = [block for block in blocks if not isinstance(block, Tensor) and block]
-    return reduce(add, [*(same_positions(block, 2, count) for block in tensors), *numbers] or [0.0])
+    kept = [block for block in blocks if isinstance(block, Tensor) or block or combine is mul] or [0.0]
+    count = min((block.ndim for block in kept if isinstance(block, Tensor)), default=2) - 2
+    return reduce(combine, (same_positions(part, 2, count) if isinstance(part, Tensor) else part for part in kept))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +115,7 @@ class Moments:
         second = [None if part is None else part * factor for part, factor in zip(self.second, factors, strict=True)]
         moved = any(isinstance(part, Tensor) or part for part in shift)
         shifts = [self.outer(mean, shift), self.outer(shift, mean), self.outer(shift, shift)] if moved else []
-        total = tuple(map(_total, second, *shifts))
+        total = tuple(combined(add, *blocks) for blocks in zip(second, *shifts, strict=True))
         mean = mean[0] + shift[0], mean[1] + shift[1]
         return replace(self, second=total, tangent=self.tangent * factors[0], mean=mean)
 
@@ -448,7 +447,7 @@ def weighted_sum(shares: list[tuple[float, Moments]]) -> Moments:
 
     def total(blocks: Any) -> Any:
         parts = zip(shares, blocks, strict=True)
-        return _total(*(None if block is None else share * block for (share, _), block in parts))
+        return combined(add, *(None if block is None else share * block for (share, _), block in parts))
 
     second = tuple(map(total, zip(*(moments.second for _, moments in shares), strict=True)))
     mean = tuple(map(total, zip(*(moments.mean for _, moments in shares), strict=True)))

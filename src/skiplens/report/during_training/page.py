@@ -1,7 +1,8 @@
 """What a monitor saw while a network trained, on the page: figures and the section."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from skiplens.base.words import branches, in_words, percent
 from skiplens.plots.figure import PALETTE, Band, Bars, Figure, Line, Mark, Reference, drawn, numbers
@@ -12,10 +13,8 @@ from skiplens.report.during_training.record import MonitorReading
 _MOST_LINES = 8  # more blocks are drawn as a band
 
 
-def depth_while_training(reading: MonitorReading) -> Figure | None:
+def depth_while_training(reading: MonitorReading) -> Figure:
     """Mean and coherent depth against the steps."""
-    if not _has_course(reading, "mean_depth"):
-        return None
     mean = reading.seen("mean_depth")[1]
     first, last = float(mean[0]), float(mean[-1])
     caption = f"How many branches the signal passes on average: {first:.2f} at the first look, {last:.2f} at the last."
@@ -23,10 +22,8 @@ def depth_while_training(reading: MonitorReading) -> Figure | None:
     return _figure("depth", "Effective depth", caption, "branches", lines)
 
 
-def scales_while_training(reading: MonitorReading) -> Figure | None:
+def scales_while_training(reading: MonitorReading) -> Figure:
     """The learned scale of each block that has one, against the steps."""
-    if not _has_course(reading, "scales"):
-        return None
     steps, scales = reading.seen("scales")
     learned = [block for block in range(scales.shape[1]) if not bool(scales[:, block].isnan().any())]
     names, scales, x = [reading.block_names[block] for block in learned], scales[:, learned], numbers(steps)
@@ -39,18 +36,14 @@ def scales_while_training(reading: MonitorReading) -> Figure | None:
     return _figure("scales", "Scales of the blocks", caption, "scale", marks)
 
 
-def weight_norm_while_training(reading: MonitorReading) -> Figure | None:
+def weight_norm_while_training(reading: MonitorReading) -> Figure:
     """The length of all trained parameters as one vector."""
-    if not _has_course(reading, "weight_norm"):
-        return None
     caption = "The length of all trained parameters as one vector."
     return _figure("weight_norm", "Norm of the weights", caption, "norm", [_line(reading, "weight_norm")])
 
 
-def curvature_while_training(reading: MonitorReading) -> Figure | None:
+def curvature_while_training(reading: MonitorReading) -> Figure:
     """The extreme eigenvalues of the Hessian against the steps, with what is not known of them."""
-    if not _has_course(reading, "largest_eigenvalue"):
-        return None
     steps, error = reading.seen("eigenvalue_error")
     marks: list[Mark] = []
     for label, shade in zip(("largest", "smallest"), PALETTE, strict=False):
@@ -64,10 +57,8 @@ def curvature_while_training(reading: MonitorReading) -> Figure | None:
     return _figure("curvature", "Extreme curvature", caption, "eigenvalue", [*marks, Reference(0.0, "flat")])
 
 
-def jacobian_while_training(reading: MonitorReading) -> Figure | None:
+def jacobian_while_training(reading: MonitorReading) -> Figure:
     """Quantiles of the singular values of the Jacobian from input to output."""
-    if not _has_course(reading, "jacobian_quantiles"):
-        return None
     steps, quantiles = reading.seen("jacobian_quantiles")
     levels = enumerate(reading.quantile_levels.tolist())
     marks = [Line(numbers(steps), numbers(quantiles[:, index]), f"{100 * level:g} %") for index, level in levels]
@@ -79,10 +70,8 @@ def jacobian_while_training(reading: MonitorReading) -> Figure | None:
     return replace(figure, y_log=bool((quantiles > 0).all()))
 
 
-def kernel_while_training(reading: MonitorReading) -> Figure | None:
+def kernel_while_training(reading: MonitorReading) -> Figure:
     """Drift and alignment of the tangent kernel against the steps."""
-    if not _has_course(reading, "kernel_drift"):
-        return None
     caption = (
         "Distance of the tangent kernel from that of the first look, relative to its norm, and the cosine between the "
         "two. A network in the kernel regime stays near 0 and 1."
@@ -100,20 +89,13 @@ def cost_of_looking(reading: MonitorReading) -> Figure | None:
         f"Looking took {in_words(reading.own_seconds, 2)} s beside {in_words(reading.run_seconds)} s of the run itself "
         f"({percent(reading.overhead)}; asked for: at most {percent(reading.share)})."
     )
-    bars = Bars(
-        (*(name.replace("_", " ") for name in seconds), "shared"), numbers([*seconds.values(), reading.shared_seconds])
-    )
+    names = (*(name.replace("_", " ") for name in seconds), "shared")
+    bars = Bars(names, numbers([*seconds.values(), reading.shared_seconds]))
     return Figure("cost_of_looking", "What looking cost", caption, "quantity", "seconds in all", (bars,))
 
 
 def _figure(name: str, title: str, caption: str, y_label: str, marks: Sequence[Mark]) -> Figure:
-    words = (f"{name}_while_training", f"{title} while training", caption, "steps", y_label)
-    return Figure(*words, marks=tuple(marks))
-
-
-def _has_course(reading: MonitorReading, name: str) -> bool:
-    """Whether a number was seen at least twice, so that there is a line to draw."""
-    return name in reading.measured and len(reading.seen(name)[0]) > 1
+    return Figure(f"{name}_while_training", f"{title} while training", caption, "steps", y_label, tuple(marks))
 
 
 def _line(reading: MonitorReading, name: str, label: str = "") -> Line:
@@ -121,15 +103,21 @@ def _line(reading: MonitorReading, name: str, label: str = "") -> Line:
     return Line(numbers(steps), numbers(values), label)
 
 
-FIGURES = (
-    depth_while_training,
-    scales_while_training,
-    weight_norm_while_training,
-    curvature_while_training,
-    jacobian_while_training,
-    kernel_while_training,
-    cost_of_looking,
-)
+def _where_seen(name: str, draw: Callable[[MonitorReading], Figure], reading: MonitorReading) -> Figure | None:
+    """The figure of a number that was seen at least twice, so that there is a line to draw."""
+    return draw(reading) if name in reading.measured and len(reading.seen(name)[0]) > 1 else None
+
+
+_Draw = Callable[[MonitorReading], Figure | None]
+_BY_NUMBER = {
+    "mean_depth": depth_while_training,
+    "scales": scales_while_training,
+    "weight_norm": weight_norm_while_training,
+    "largest_eigenvalue": curvature_while_training,
+    "jacobian_quantiles": jacobian_while_training,
+    "kernel_drift": kernel_while_training,
+}
+FIGURES: tuple[_Draw, ...] = (*(partial(_where_seen, name, draw) for name, draw in _BY_NUMBER.items()), cost_of_looking)
 
 _WORDS = {
     "mean_depth": "mean depth",

@@ -263,7 +263,6 @@ const savePicture = {
 
 // Only what we chose: the library's own tool bar offers to share a plot over the network.
 const TOOLS = [[savePicture, "zoom2d", "pan2d", "resetScale2d"]];
-const TOOLS_IN_SPACE = [[savePicture, "orbitRotation", "pan3d", "resetCameraDefault3d"]];
 
 function draw(plot) {
   const { ink, line, accent, panel, paper } = colours();
@@ -303,8 +302,7 @@ function draw(plot) {
   }
   if (sources.length) showPair(plot, sources);
   nameSeries(plot, figure);
-  const modeBarButtons = figure.data.some((trace) => trace.type === "surface") ? TOOLS_IN_SPACE : TOOLS;
-  Plotly.react(plot, figure.data, layout, { displaylogo: false, displayModeBar: narrow ? false : "hover", modeBarButtons });
+  Plotly.react(plot, figure.data, layout, { displaylogo: false, displayModeBar: narrow ? false : "hover", modeBarButtons: TOOLS });
   hideToolsFromKeyboard(plot);
   plot.removeAllListeners("plotly_relayout");
   plot.on("plotly_relayout", (change) => freeTicks(plot, change));

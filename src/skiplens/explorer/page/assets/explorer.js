@@ -132,7 +132,7 @@ function linkPlanes() {
 
 let following = false;
 async function follow(others, change) {
-  const seen = Object.entries(change).filter(([name]) => /^(xaxis|yaxis)\.(range|autorange)|^scene\.camera/.test(name));
+  const seen = Object.entries(change).filter(([name]) => /^(xaxis|yaxis)\.(range|autorange)/.test(name));
   if (following || !seen.length) return;
   following = true;
   for (const other of others) await Plotly.relayout(other, Object.fromEntries(seen));
