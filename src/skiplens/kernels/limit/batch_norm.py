@@ -17,9 +17,10 @@ from torch import Tensor, fx
 from skiplens.base.errors import InvalidInputError
 from skiplens.kernels.limit import signals
 from skiplens.kernels.limit.combine import moved, several
-from skiplens.kernels.limit.draws import root_of, values_of
+from skiplens.kernels.limit.draws import root_of
 from skiplens.kernels.limit.gaussian import LARGEST_ERROR
 from skiplens.kernels.limit.rules import Walk, affine, rule
+from skiplens.kernels.limit.several import Several, evaluated, require_directions
 
 _ROUNDS, _CHANNELS = 16, 1024  # of drawn channels; rounds tell the error
 
@@ -53,13 +54,13 @@ def _batch_norm(walk: Walk, node: fx.Node, signal: Any, weight: Any, bias: Any, 
         walk.words[node] = f"batch of {walk.batch} in about {norm.directions:.0f} directions"
         variable, rough = signals.Unit(norm.of_many_directions(needs)), 1 / norm.directions
         if isinstance(part, signals.Unit):
-            at_once = Normalised((variable,), lambda u, *_: u[0], rough=rough, norm=norm)
+            at_once = Normalised((variable,), lambda at: at[id(variable.latent)], rough=rough, norm=norm)
             return (
                 signals.Mixed(None, several=at_once)
                 if unit.gaussian
                 else signals.Mixed(*norm.corrected(at_once, variable.latent))
             )
-        signals.require_directions(rough, rough)
+        require_directions(rough, rough)
         walk.notes["Behind a sum of different kinds the batch is taken for one of many directions."] = None
         return moved(part, lambda _: variable.latent, linear=True, carries=False)
 
@@ -122,7 +123,7 @@ class _Norm:
         of_batch = kernel[:, batch] @ torch.linalg.pinv(root_of(kernel[batch, batch]), rtol=1e-7, hermitian=True)
         return of_batch, root_of((kernel - of_batch @ of_batch.T)[: -self.batch, : -self.batch])
 
-    def corrected(self, of: signals.Several, limit: signals.Moments) -> tuple[signals.Moments, float]:
+    def corrected(self, of: Several, limit: signals.Moments) -> tuple[signals.Moments, float]:
         """The `limit` of many directions of a function, with what drawn channels add; and the error."""
         totals, squares, error = list[Any]([0.0] * 3), list[Any]([0.0] * 3), 0.0
         for seed in range(_ROUNDS):
@@ -143,7 +144,7 @@ class _Norm:
         means = limit.mean[0] + mean.unsqueeze(1), limit.mean[1] + mean.unsqueeze(0)
         return replace(limit, second=tuple(found), tangent=tangent, mean=means), error
 
-    def _correction(self, of: signals.Several, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _correction(self, of: Several, seed: int) -> tuple[Tensor, Tensor, Tensor]:
         """What drawn channels add to second moments, tangent kernel and means of the limit of many directions."""
         (of_batch, rest), rate, batch = self.roots, self.scale.sqrt(), slice(-self.batch, None)
         generator = torch.Generator().manual_seed(seed)
@@ -155,7 +156,7 @@ class _Norm:
         places = torch.rand(_CHANNELS, generator=generator, dtype=rest.dtype).to(rest)
         z = of_batch @ drawn(self.batch)  # one column per channel
         z[: -self.batch] += rest @ drawn(len(rest))
-        z, (bend,) = values_of((several(self.unit), []), (z,), places, slice(None))
+        z, bend = _at_points(several(self.unit), z, places, [])
         z = z - z[batch].mean(dim=0)
         deviation = (z[batch].square().mean(dim=0) + self.eps).sqrt()
         u, like = z / deviation, of.latents[0].latent.variances[0]
@@ -163,8 +164,7 @@ class _Norm:
             torch.as_tensor(part, dtype=z.dtype, device=z.device).expand(like.shape).reshape(-1, 1)
             for part, _ in of.numbers
         ]
-        sides = (values_of((of, numbers), (part,), places, slice(None)) for part in (u, z * rate))
-        (f, (slopes,)), (g, (others,)) = sides
+        (f, slopes), (g, others) = (_at_points(of, part, places, numbers) for part in (u, z * rate))
         tangent = self._through(slopes / deviation, bend, [u]) - self._through(others * rate, bend, [])
         return (f @ f.T - g @ g.T) / _CHANNELS, tangent / _CHANNELS, (f - g).mean(dim=1)
 
@@ -188,8 +188,14 @@ class _Norm:
         return total
 
 
+def _at_points(of: Any, z: Tensor, places: Tensor, numbers: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """A function of one variable and its slope."""
+    values, (slopes,) = evaluated(of, (z,), places, numbers)
+    return values[..., 0], slopes[..., 0, 0]
+
+
 @dataclass(frozen=True, eq=False)
-class Normalised(signals.Several):
+class Normalised(Several):
     """A function of a coordinate behind the norm; its one variable is the limit of many directions."""
 
     norm: _Norm = field(kw_only=True)
@@ -197,7 +203,11 @@ class Normalised(signals.Several):
     @cached_property
     def expected(self) -> tuple[signals.Moments, float]:
         """The moments of the coordinate, and their standard error relative to equal inputs."""
-        unit = signals.Unit(self.latents[0].latent, None, lambda u: self.function([u], [], []))
-        limit, error = signals.pair_of_several(self, self) if self.vectors or self.numbers else unit.expected
+        latent = self.latents[0].latent
+        unit = signals.Unit(latent, None, lambda u: self.function({id(latent): u}))
+        limit, error = self.paired(self) if self.vectors or self.numbers else unit.expected
         found, scatter = self.norm.corrected(self, limit)
         return found, max(error, scatter)
+
+    def across(self) -> None:
+        """Not known: channels have deviations of their own, which are no variables of the function."""

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import accumulate, combinations, pairwise
-from operator import add, is_, mul
+from itertools import combinations
+from operator import add, mul
 from typing import Any
 
 import torch
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.kernels.limit import signals
-from skiplens.kernels.limit.across import Across
 from skiplens.kernels.limit.gaussian import expanded, piecewise_linear
+from skiplens.kernels.limit.several import Given, Several, comparable, joined
 from skiplens.kernels.limit.signals import (
     Concatenation,
     Data,
@@ -21,7 +21,6 @@ from skiplens.kernels.limit.signals import (
     Mixed,
     Moments,
     Pair,
-    Several,
     Signal,
     Unit,
     dependent,
@@ -35,44 +34,16 @@ def of_one(unit: Unit, function: Callable[[Tensor], Tensor]) -> Unit:
 
 def negated(unit: Unit) -> Unit:
     """The same coordinate as one of the Gaussian variable −z."""
-    return Unit(unit.moments, terms=tuple((-c, z) for c, z in unit.terms), source=across(several(unit)))
+    of = several(unit)
+    return Unit(unit.moments, terms=tuple((-c, z) for c, z in unit.terms), source=of and of.across())
 
 
 def several(signal: Signal) -> Several | None:
     """The coordinate as a function of Gaussian variables, where that is known."""
     if isinstance(signal, Unit):
         variable = Unit(signal.latent, terms=signal.terms, source=signal.source)
-        return Several((variable,), lambda z, *_: signal(z[0]))
+        return Several((variable,), lambda at: signal(at[id(signal.latent)]))
     return signal.several if isinstance(signal, Mixed) else None
-
-
-def across(of: Several | None) -> Across | None:
-    """The same as a function of variables at all positions, of which other values may be functions too."""
-    if of is None or isinstance(of, Across) or type(of) is not Several:
-        return of if isinstance(of, Across) else None
-    like = of.latents[0].latent
-    alone = [Across((unit,), lambda z, *_: z[0], axes=lambda: like.axes) for unit in of.latents]
-    sources = [unit.source or own for unit, own in zip(of.latents, alone, strict=True)]
-    inner = joined(sources, lambda *values: values)
-    vectors, numbers = len(inner.vectors), len(inner.numbers)
-
-    def function(z: Any, entries: Any, own: Any) -> Tensor:
-        values = inner.function(z, entries[:vectors], own[:numbers])
-        return of.function(values, inner.spread(entries[vectors:]), own[numbers:])
-
-    every = (*inner.vectors, *of.vectors), (*inner.numbers, *of.numbers)
-    return Across(inner.latents, function, *every, max(inner.rough, of.rough), inner.axes)
-
-
-def _comparable(*parts: Several | None) -> list[Any]:
-    """Functions of variables of which the covariance is known: of all positions where it is not at one."""
-    latents = [unit for part in parts if part is not None for unit in part.latents]
-    known = all(
-        a.latent is b.latent or (a.terms and b.terms) or not dependent(a.latent, b.latent)
-        for a, b in combinations(latents, 2)
-    )
-    wide = not known or any(isinstance(part, Across) for part in parts)
-    return [across(part) for part in parts] if wide else list(parts)
 
 
 def applied(signal: Signal, function: Callable[..., Tensor], vector: Tensor | None = None, *pairs: Pair) -> Mixed:
@@ -80,52 +51,21 @@ def applied(signal: Signal, function: Callable[..., Tensor], vector: Tensor | No
     inner = several(signal)
     if inner is None:
         raise InvalidInputError("its input is a mixture that is not Gaussian; put a matrix before it")
-    vectors, numbers = len(inner.vectors), len(inner.numbers)
+    vectors = () if vector is None else (vector,)
 
-    def outer(z: Any, entries: Any, own: Any) -> Tensor:
-        added = inner.spread(entries[vectors:]) if isinstance(inner, Across) else entries[vectors:]
-        return function(inner.function(z, entries[:vectors], own[:numbers]), *added, *own[numbers:])
+    def outer(at: Given) -> Tensor:
+        values = inner.function(at)
+        entries = (at[id(part)].view(-1, *(1,) * (values.ndim - 2)) for part in vectors)
+        return function(values, *entries, *(at[id(pair)] for pair in pairs))
 
-    added = inner.vectors if vector is None else (*inner.vectors, vector)
-    return Mixed(None, several=replace(inner, function=outer, vectors=added, numbers=(*inner.numbers, *pairs)))
+    read, numbers = (*inner.vectors, *vectors), (*inner.numbers, *pairs)
+    return Mixed(None, several=replace(inner, function=outer, vectors=read, numbers=numbers))
 
 
 def _together(one: Signal, other: Signal, combine: Callable[[Tensor, Tensor], Tensor]) -> Several | None:
     """A function of two coordinates as one of all their Gaussian variables."""
-    parts = _comparable(several(one), several(other))
-    return None if None in parts else joined(parts, combine)
-
-
-def joined(parts: list[Any], combine: Callable[..., Any]) -> Any:
-    """A function of several coordinates, all of one position or all of all of them."""
-    latents: list[Unit] = []
-    for unit in (unit for part in parts for unit in part.latents):
-        if all(unit.latent is not known.latent for known in latents):
-            latents.append(unit)
-    places = [[next(i for i, a in enumerate(latents) if a.latent is b.latent) for b in of.latents] for of in parts]
-    stops = [list(accumulate((len(kind) for kind in kinds), initial=0)) for kinds in _kinds(parts)]
-
-    last: list[Any] = [(), None]  # several others may be functions of this one
-
-    def function(z: Any, entries: Any, own: Any) -> Any:
-        given = (*z, *entries, *own)
-        if len(given) == len(last[0]) and all(map(is_, given, last[0])):
-            return last[1]
-        pieces = [[every[a:b] for a, b in pairwise(at)] for every, at in zip((entries, own), stops, strict=True)]
-        each = (
-            part.function([z[i] for i in at], *some) for part, at, *some in zip(parts, places, *pieces, strict=True)
-        )
-        last[:] = given, combine(*each)
-        return last[1]
-
-    every = (tuple(entry for kind in kinds for entry in kind) for kinds in _kinds(parts))
-    vectors, numbers = every
-    found = tuple(latents), function, vectors, numbers, max(part.rough for part in parts)
-    return Across(*found, parts[0].axes) if isinstance(parts[0], Across) else Several(*found)
-
-
-def _kinds(parts: list[Any]) -> list[list[Any]]:
-    return [[part.vectors for part in parts], [part.numbers for part in parts]]
+    a, b = comparable(several(one), several(other))
+    return None if a is None or b is None else joined([a, b], combine)
 
 
 def pairing(one: Signal, other: Signal) -> Moments | None:
@@ -133,8 +73,8 @@ def pairing(one: Signal, other: Signal) -> Moments | None:
     left, right = one.moments, other.moments
     if one is other:
         return left
-    a, b = _comparable(several(one), several(other))
-    if isinstance(one, Unit) and isinstance(other, Unit) and not isinstance(a, Across):
+    a, b = comparable(several(one), several(other))
+    if isinstance(one, Unit) and isinstance(other, Unit) and not (a and a.axes):
         if (joint := signals.covariance(one, other)) is not None:
             return _pair_of_units(one, other, joint)
     elif isinstance(one, Data) and isinstance(other, Data) and one.left.shape[1:] == other.left.shape[1:]:
@@ -142,15 +82,17 @@ def pairing(one: Signal, other: Signal) -> Moments | None:
     elif dependent(left, right):
         if a is None or b is None:
             raise InvalidInputError(signals.DEPENDENT)
-        linear = all(isinstance(part, Unit) and part.gaussian for part in (one, other))
-        found, _ = a.paired(b, linear) if isinstance(a, Across) else a.paired(b)
-        return replace(found, mean=(0.0, 0.0))
+        return replace(a.paired(b, _linear(one, other))[0], mean=(0.0, 0.0))
     products = left.outer(left.mean, right.mean)
     if not any(isinstance(part, Tensor) or part for part in products):
         return None
     blocks = zip(left.second, products, strict=True)
     second = tuple(None if block is None else torch.zeros_like(block) + part for block, part in blocks)
     return replace(left, second=second, tangent=torch.zeros_like(left.tangent), mean=(0.0, 0.0))
+
+
+def _linear(*signals: Signal) -> bool:
+    return all(isinstance(signal, Unit) and signal.gaussian for signal in signals)
 
 
 def _pair_of_units(one: Unit, other: Unit, joint: Moments) -> Moments:
@@ -213,8 +155,9 @@ def sum_of(one: Signal, other: Signal) -> Signal:
             return replace(one, scale=one.scale + other.scale)
         return of_one(one, lambda z: one(z) + other(z))
     both = _together(one, other, add)
-    linear = all(isinstance(part, Unit) and part.gaussian for part in (one, other))
-    if isinstance(both, Across) and not linear and dependent(one.moments, other.moments):  # once, not in four parts
+    if (
+        both and both.axes and not _linear(one, other) and dependent(one.moments, other.moments)
+    ):  # once, not in four parts
         return Mixed(None, several=both)
     parts = one.moments, other.moments, pairing(one, other), pairing(other, one)
     total = signals.weighted_sum([(1.0, part) for part in parts if part is not None])
@@ -283,11 +226,11 @@ def moved(signal: Signal, change: Callable[[Moments], Moments], linear: bool = F
         return Concatenation(tuple((width, moved(part, change, linear, carries)) for width, part in signal.parts))
 
     def behind(of: Several | None) -> Any:
-        wide = across(of) if carries else None
-        return wide and wide.then(change)
+        wide = of and carries and of.across()
+        return wide.then(change) if wide else None
 
     def variable(unit: Unit) -> Unit:
-        return Unit(change(unit.latent), source=behind(Several((unit,), lambda z, *_: z[0])))
+        return Unit(change(unit.latent), source=behind(several(unit)))
 
     inner = several(signal)
     if isinstance(signal, Unit) and not linear:
@@ -299,8 +242,8 @@ def moved(signal: Signal, change: Callable[[Moments], Moments], linear: bool = F
     tied = any(dependent(one.latent, other.latent) for one, other in pairs)
     plain = isinstance(signal, Mixed) and type(inner) is Several  # behind batch norm the variables are not all
     known = signal.known if plain else signal.moments  # type: ignore[union-attr]
-    if linear or inner is None or isinstance(inner, Across) or inner.vectors or inner.numbers or tied:
-        later = isinstance(inner, Across) and carries and getattr(signal, "known", None) is None
+    if linear or inner is None or inner.axes or inner.vectors or inner.numbers or tied:
+        later = inner and inner.axes and carries and getattr(signal, "known", None) is None
         return Mixed(None if later else change(signal.moments), several=behind(inner))
     latents = tuple(map(variable, inner.latents))
     return Mixed(known and change(known), several=Several(latents, inner.function, rough=inner.rough))
@@ -324,5 +267,5 @@ def changed(signal: Signal, by: float | Pair, shift: float | Pair = 0.0) -> Sign
         return Mixed(moments)
     found = applied(signal, lambda u, scale, offset: scale * u + offset, None, *pairs)
     if isinstance(signal, Unit) and signal.gaussian and centred:
-        return Unit(moments, source=across(found.several))
+        return Unit(moments, source=found.several.across())
     return replace(found, known=moments)

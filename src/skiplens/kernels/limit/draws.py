@@ -5,10 +5,9 @@ scrambled Sobol nets, the same for all pairs of inputs; how far nets scatter aro
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,26 +18,6 @@ from skiplens.kernels.limit.gaussian import LARGEST_ERROR
 POINTS, FEWER, NETS = 512, 128, 8  # of one net; for all pairs of positions; nets
 MOST_DRAWN: ContextVar[float] = ContextVar("MOST_DRAWN", default=math.inf)  # numbers that may be drawn yet
 _AT_ONCE = 2**21  # numbers that are held for some of the pairs together
-# of the Gaussian variables, the entries of vectors and the numbers of an input
-Recipe = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], Tensor]
-Side = tuple[Any, list[Tensor]]  # what has `latents`, `function` and `vectors`, and its numbers, (pairs, 1)
-
-
-class Drawn(NamedTuple):
-    """Of f at one input and g at another, one entry per pair."""
-
-    second: Float[Tensor, " pairs"]  # E f g
-    mean: tuple[Tensor, Tensor]  # E f, E g
-    slopes: Float[Tensor, "pairs left right"]  # E ∂f/∂u_i ∂g/∂v_j
-    error: float  # the standard error of E f g and of slopes, relative to the roots of E f² E g² and of squared slopes
-
-
-def drawn(covariance: Float[Tensor, "pairs variables variables"], one: Side, other: Side, points: int) -> Drawn:
-    """Expectations over the variables of `one`, then of `other`, which have this covariance and mean 0."""
-    roots, split = root_of(covariance), (len(one[0].latents), len(other[0].latents))
-    each = over_nets(lambda some, net: _means(roots[some], net, one, other, some), roots, split, points)
-    second, left, right, slopes, *sizes = (part.mean(dim=0) for part in each)
-    return Drawn(second, (left, right), slopes, scatter(zip((each[0], each[3]), sizes, strict=True)))
 
 
 def over_nets(
@@ -92,24 +71,3 @@ def _nets(left: int, right: int, count: int) -> list[tuple[Tensor, Tensor]]:
             places = torch.cat([places, places])
         found.append((normal, places))
     return found
-
-
-def _means(roots: Tensor, net: tuple[Tensor, Tensor], one: Side, other: Side, some: slice) -> tuple[Tensor, ...]:
-    normal, places = net
-    drawn = (normal @ roots).unbind(-1)  # each (pairs, points)
-    f, of_f = values_of(one, drawn[: len(one[0].latents)], places, some)
-    g, of_g = values_of(other, drawn[len(one[0].latents) :], places, some)
-    slopes = torch.einsum("inp,jnp->nij", of_f, of_g) / len(places)
-    a, b, c, d = (part.square().mean(dim=-1).view(-1, len(f)).amax(dim=0) for part in (f, g, of_f, of_g))
-    return (f * g).mean(dim=1), f.mean(dim=1), g.mean(dim=1), slopes, (a * b).sqrt(), (c * d).sqrt()
-
-
-def values_of(side: Side, variables: Sequence[Tensor], places: Tensor, some: slice) -> tuple[Tensor, Tensor]:
-    """A function at all points, (pairs, points), and its slopes, (variables, pairs, points)."""
-    of, numbers = side
-    entries = [vector.to(places)[(places * len(vector)).long()] for vector in of.vectors]
-    with torch.enable_grad():
-        leaves = [part.detach().requires_grad_() for part in variables]
-        values = of.function(leaves, entries, [part[some] for part in numbers])
-        slopes = torch.autograd.grad(values.sum(), leaves, allow_unused=True, materialize_grads=True)
-    return values.detach(), torch.stack(slopes)

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from skiplens.base import Float, InvalidInputError, refuse_if
 from skiplens.kernels.limit import gaussian
-from skiplens.kernels.limit.draws import FEWER, POINTS, Drawn, Recipe, drawn
-from skiplens.kernels.limit.gaussian import LARGEST_ERROR, Expectations, bend_blocks, expanded, piecewise_linear
+from skiplens.kernels.limit.gaussian import Expectations, bend_blocks, expanded, piecewise_linear
 
 Pair = tuple[Any, ...]  # for the inputs x, (samples, 1, *grid), and y, (1, other samples, *grid); or a number twice
 Triple = tuple[Any, ...]  # blocks of the pairs (x, y), (x, x) and (y, y); None where nothing will read it
@@ -222,7 +221,7 @@ class Unit:
     scale: float = 1.0
     terms: tuple[tuple[float, Source], ...] = ()  # z as a sum, where that is remembered
     wave: tuple[float, float] | None = None  # frequency and phase of a `function` that is a sine
-    source: "Several | None" = None  # z as a function of others at all positions, for what is joined with these
+    source: Any = None  # z as a function of others at all positions, for what is joined with these
 
     @property
     def gaussian(self) -> bool:
@@ -301,83 +300,6 @@ def covariance(one: Unit, other: Unit) -> Moments | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Several:
-    """A function of several Gaussian variables, of entries of vectors and of numbers that each input has."""
-
-    latents: tuple[Unit, ...]  # Gaussian themselves
-    function: Recipe
-    vectors: tuple[Float[Tensor, " coordinates"], ...] = ()
-    numbers: tuple[Pair, ...] = ()
-    rough: float = 0.0  # the error of taking its variables for Gaussian
-
-    @cached_property
-    def expected(self) -> tuple[Moments, float]:
-        """The moments of the coordinate, and their estimated error."""
-        found, error = self.paired(self)
-        error = max(error, self.rough)
-        require_directions(self.rough, error)
-        if found.same:
-            found.itself(found.second[0]).copy_(found.variances[0].squeeze(1))
-        return found, error
-
-    def paired(self, other: "Several") -> tuple[Moments, float]:
-        """E f(x) g(y), E f(x) g(x) and E f(y) g(y), the tangent kernel, and the means of f; and the error."""
-        return pair_of_several(self, other)
-
-
-def require_directions(rough: float, error: float) -> None:
-    """Refuse batch norm in training mode beside a sum or gate where it would be wrong."""
-    if not error <= LARGEST_ERROR:
-        words = f"many directions, not about {1 / rough:.0f}: it would be wrong by about {100 * error:.0f} %"
-        raise InvalidInputError(f"beside a sum or gate batch norm needs {words}; take a larger example, or eval()")
-
-
-def pair_of_several(one: Several, other: Several) -> tuple[Moments, float]:
-    """What `paired` returns, for functions of variables at one position."""
-    latents, like, split = (*one.latents, *other.latents), one.latents[0].latent, len(one.latents)
-    joint = {(i, j): covariance(latents[i], latents[j]) for j in range(len(latents)) for i in range(j + 1)}
-    found = [
-        None if block is None else _drawn_block(one, other, joint, which) for which, block in enumerate(like.second)
-    ]
-    second = [part and part.second.view(block.shape) for part, block in zip(found, like.second, strict=True)]
-    means = [
-        part and same_positions(part.mean[0].view(block.shape), 2, len(like.grid))
-        for part, block in zip(found[1:], like.second[1:], strict=True)
-    ]
-    tangent = torch.zeros_like(like.second[0])
-    slopes = found[0].slopes.view(*tangent.shape, split, -1)  # type: ignore[union-attr]
-    for (i, j), part in joint.items():
-        if part is not None and i < split <= j:
-            tangent = tangent + part.tangent * slopes[..., i, j - split]
-    roots = frozenset[object]().union(*(unit.latent.roots for unit in latents))
-    roots |= BY_COORDINATE if one.vectors or other.vectors else frozenset()
-    error = max(part.error for part in found if part)
-    return replace(like, second=tuple(second), tangent=tangent, mean=tuple(means), roots=roots), error
-
-
-def _drawn_block(one: Several, other: Several, joint: dict[tuple[int, int], Any], which: int) -> Drawn:
-    """Of the pairs (x, y), (x, x) or (y, y), one after the other."""
-    like, split = one.latents[0].latent, len(one.latents)
-    block, ends, count = like.second[which], ((0, 1), (0, 0), (1, 1))[which], len(like.grid)
-
-    def spread(pair: Pair, side: int) -> Tensor:
-        """Numbers of the input that is at this side of the pairs."""
-        found = sides((pair[ends[0]], pair[ends[1]]), block, count)[side]
-        return torch.as_tensor(found, dtype=block.dtype, device=block.device).expand(block.shape).reshape(-1)
-
-    matrix = block.new_zeros(block.numel(), split + len(other.latents), split + len(other.latents))
-    for (i, j), part in joint.items():
-        if part is not None:  # of two variables at one input, or at both
-            one_input = (i < split) == (j < split)
-            entry = spread(part.variances, int(i >= split)) if one_input else part.second[which].reshape(-1)
-            matrix[:, i, j] = matrix[:, j, i] = entry
-    one_side, other_side = (
-        [spread(pair, side)[:, None] for pair in of.numbers] for side, of in enumerate((one, other))
-    )
-    return drawn(matrix, (one, one_side), (other, other_side), FEWER if like.full else POINTS)
-
-
-@dataclass(frozen=True, eq=False)
 class Mixed:
     """A coordinate that is no function of one Gaussian variable: its moments, or of what others it is a function.
 
@@ -386,13 +308,13 @@ class Mixed:
 
     known: Moments | None
     error: float = 0.0  # of what is known
-    several: Several | None = None
+    several: Any = None  # `Several` Gaussian variables
 
     @cached_property
     def expected(self) -> tuple[Moments, float]:
         """The moments of the coordinate, and their estimated error."""
         assert self.known is not None or self.several is not None
-        return (self.known, self.error) if self.known is not None else self.several.expected  # type: ignore[union-attr]
+        return (self.known, self.error) if self.known is not None else self.several.expected
 
     @property
     def moments(self) -> Moments:
