@@ -206,6 +206,15 @@ function hideToolsFromKeyboard(plot) {
   for (const button of all(".modebar-btn", plot)) button.tabIndex = -1;
 }
 
+// The library writes a hyphen before numbers where one points, and has no setting for it.
+function writeMinuses(layer) {
+  if (layer.dataset.watched) return;
+  layer.dataset.watched = "yes";
+  const texts = () => all("tspan", layer).flatMap((line) => [...line.childNodes]).filter((node) => node.nodeType === Node.TEXT_NODE);
+  const write = () => { for (const text of texts()) text.data = text.data.replace(/(^|[ (])-(?=\d)/g, "$1−"); };
+  new MutationObserver(write).observe(layer, { childList: true, subtree: true });
+}
+
 // The names of the series are words of the page above the plot: they wrap, and lie over nothing.
 const isCrossed = (trace) => trace.marker?.symbol === "x";
 
@@ -307,6 +316,7 @@ function draw(plot) {
   nameSeries(plot, figure);
   Plotly.react(plot, figure.data, layout, { displaylogo: false, displayModeBar: narrow ? false : "hover", modeBarButtons: TOOLS });
   hideToolsFromKeyboard(plot);
+  writeMinuses(plot.querySelector(".hoverlayer"));
   plot.removeAllListeners("plotly_relayout");
   plot.on("plotly_relayout", (change) => freeTicks(plot, change));
   plot.removeAllListeners("plotly_hover");
