@@ -152,6 +152,20 @@ def test_blocks_along_an_axis_have_round_numbers_and_bars_no_line_at_zero(tmp_pa
     assert max(ends) <= page.locator("#hero").evaluate("e => e.getBoundingClientRect().right")
 
 
+def test_numbers_have_a_minus_where_one_points(tmp_path, look):
+    figure = Figure("f", "F", "", "x", "y", (Line((0.0, 1.0, 2.0), (-1.0, -2.5, -1.0), "x-3 of y"),))
+    path = tmp_path / "negative.html"
+    path.write_text(page("n", Opening("N.", "", ()), [Section("s", "S", "", figures=(figure,))], (), {}))
+    drawn = look(path)
+    box = drawn.locator(".plot .xy").first.bounding_box()
+    drawn.mouse.move(box["x"] + box["width"] / 2, box["y"] + 0.9 * box["height"])
+    told = drawn.locator(".hovertext")
+    told.wait_for()
+    wait = "() => document.querySelector('.hovertext').textContent.includes('y: −2.5')"
+    drawn.wait_for_function(wait)
+    assert "x-3 of y" in told.text_content(), "a name keeps its hyphen"
+
+
 def test_what_became_of_runs_stands_beside_the_last_cross(tmp_path, look):
     crosses = Points((3.0, 9.0, 5.0), (10.0, 10.0, 10.0), "as it is: diverged on 3 of 7 seeds", crossed=True)
     figure = Figure("race", "Race", "", "step", "loss", (Line((0.0, 100.0), (1.0, 10.0), "changed"), crosses))
@@ -289,7 +303,7 @@ def test_lines_and_matrices_get_a_column_at_the_chosen_block(whole_path, look):
     page.locator(".block").nth(2).click()
     spans = "plot => plot.layout.shapes.filter(s => s.type === 'rect').map(s => [s.x0, s.x1])"
     depth = page.locator("figure", has_text="Signal and gradient by depth").locator(".plot")
-    assert depth.evaluate(spans) == [[2.5, 3.5]]
+    assert depth.evaluate(spans) == [[2, 3]], "the third block acts between what is behind the second and behind it"
     pair = page.locator("figure", has_text="Contribution of each pair").locator(".plot")
     assert pair.evaluate(spans) == [[1.5, 2.5]]
     density = page.locator("figure", has_text="Eigenvalues of the Hessian").locator(".plot").first

@@ -189,9 +189,12 @@ function pickOutBars(bars, places) {
   for (const trace of bars) trace.marker.opacity = trace.x.map((place) => (places.includes(place) ? 1 : 0.2));
 }
 
-// Beside bars it is a frame: a column filled with colour would itself look like a bar.
-function column(place, colour, framed) {
-  const ends = { x0: place - 0.5, x1: place + 0.5, y0: 0, y1: 1, yref: "paper" };
+// Beside bars it is a frame: a column filled with colour would itself look like a bar. What is measured after each block,
+// and before the first, changes from the block before to this one.
+const isBetween = (figure) => figure.data.some((trace) => trace.mode === "lines" && trace.x?.[0] === figure.blocks?.[0]?.[1] - 1);
+
+function column(place, colour, framed, between) {
+  const ends = { x0: place - (between ? 1 : 0.5), x1: place + (between ? 0 : 0.5), y0: 0, y1: 1, yref: "paper" };
   const line = { width: 1, color: colour, dash: framed ? "dot" : "solid" };
   return { type: "rect", ...ends, line, fillcolor: framed ? "rgba(0,0,0,0)" : `${colour}33` };
 }
@@ -201,6 +204,15 @@ function hideToolsFromKeyboard(plot) {
   plot.setAttribute("role", "group");
   for (const inside of all(":scope > *", plot)) inside.setAttribute("aria-hidden", "true");
   for (const button of all(".modebar-btn", plot)) button.tabIndex = -1;
+}
+
+// The library writes a hyphen before numbers where one points, and has no setting for it.
+function writeMinuses(layer) {
+  if (layer.dataset.watched) return;
+  layer.dataset.watched = "yes";
+  const texts = () => all("tspan", layer).flatMap((line) => [...line.childNodes]).filter((node) => node.nodeType === Node.TEXT_NODE);
+  const write = () => { for (const text of texts()) text.data = text.data.replace(/(^|[ (])-(?=\d)/g, "$1−"); };
+  new MutationObserver(write).observe(layer, { childList: true, subtree: true });
 }
 
 // The names of the series are words of the page above the plot: they wrap, and lie over nothing.
@@ -281,7 +293,7 @@ function draw(plot) {
   const layout = {
     ...figure.layout,
     annotations: (figure.layout.annotations || []).map((annotation) => ({ ...clearOfCurves(annotation, figure, plot), bgcolor: `${paper}b3` })),
-    shapes: [...(figure.layout.shapes || []), ...places.map((place) => column(place, accent, bars.length > 0))],
+    shapes: [...(figure.layout.shapes || []), ...places.map((place) => column(place, accent, bars.length > 0, isBetween(figure)))],
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: narrow ? 11 : 12 },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink },
     xaxis: { ...axis, ...(bars.length ? { zeroline: false, showgrid: false } : {}), autotickangles: [0, -35, -90], ...figure.layout.xaxis, ...words.xaxis, ...blockTicks(figure, plot.clientWidth - 80) }, yaxis: { ...axis, ...figure.layout.yaxis, ...words.yaxis },
@@ -304,6 +316,7 @@ function draw(plot) {
   nameSeries(plot, figure);
   Plotly.react(plot, figure.data, layout, { displaylogo: false, displayModeBar: narrow ? false : "hover", modeBarButtons: TOOLS });
   hideToolsFromKeyboard(plot);
+  writeMinuses(plot.querySelector(".hoverlayer"));
   plot.removeAllListeners("plotly_relayout");
   plot.on("plotly_relayout", (change) => freeTicks(plot, change));
   plot.removeAllListeners("plotly_hover");
