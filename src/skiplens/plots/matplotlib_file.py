@@ -65,6 +65,8 @@ def save_card(drawing: NetworkDrawing, title: str, verdict: tuple[str, str], pat
         lines = _plain("\n".join(textwrap.wrap(text, width, max_lines=most, placeholder=" …")))
         weight = "bold" if most < 3 else "normal"
         canvas.text(0.05, top, lines, fontsize=size, fontweight=weight, va="top", color=_SHADES["caption"])
+    for words in canvas.texts:  # letters are not of one width
+        words.set_fontsize(words.get_fontsize() * min(1.0, 0.9 * canvas.bbox.width / words.get_window_extent().width))
     height = 0.9 * CARD_IN_INCHES[0] / CARD_IN_INCHES[1] * HEIGHT / drawing.width
     _draw_network(drawing, canvas.add_axes((0.05, 0.08, 0.9, min(0.46, height))))
     canvas.text(0.95, 0.03, "made with skiplens inspect", fontsize=11, ha="right", color=_SHADES["note"])
