@@ -10,7 +10,10 @@ import torch
 
 from skiplens.improvement.reading import Improvement
 from skiplens.plots.network_drawing import BlockMark, NetworkDrawing
+from skiplens.plots.section import Section
 from skiplens.report import Report
+from skiplens.report.page import Opening
+from skiplens.report.page import page as report_page
 
 SEEDS, STEPS = 7, 20
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -122,3 +125,23 @@ def test_both_drawings_are_saved_as_a_card(path, visit):
     gone = page.locator(".pair .leaves path").count()
     assert all(words in card for words in ("As it was", "Changed", "made with skiplens improve", "signal ×10,000"))
     assert card.count('class="ribbon"') == page.locator(".pair .ribbon").count() - gone == 3 + 4
+
+
+@pytest.mark.parametrize(
+    "verdict", ["The loss ends at 0.0838 instead of 1.38: rest.", f"{'Wide words ' * 12}. The rest."]
+)
+def test_two_networks_that_are_compared_are_saved_as_a_card_whose_words_stay_on_it(tmp_path, visit, verdict):
+    blocks = tuple(BlockMark(f"b{i}", "identity", 2, 0.25, f"block {i}") for i in range(3))
+    drawings = [NetworkDrawing(blocks[:count], spectrum=(0.5, 0.5), caption="acts deep") for count in (2, 3)]
+    sections = [Section(f"m{i}", f"network {i}", "", drawing=drawn) for i, drawn in enumerate(drawings)]
+    path = tmp_path / "two.html"
+    path.write_text(report_page("A against B", Opening(verdict, "unknown", ()), sections, (), {}))
+    page = visit(path)
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="SVG", exact=True).click()
+    card = Path(waiting.value.path()).read_text("utf-8")
+    assert all(words in card for words in ("network 0", "network 1", "made with skiplens compare"))
+    assert card.count('class="ribbon"') == 5 and "acts deep" not in card, "there is no room for the spectrum"
+    page.evaluate("card => { document.body.innerHTML = card; }", card)
+    ends = page.locator("body > svg text").evaluate_all("all => all.map(e => e.getBBox().x + e.getBBox().width)")
+    assert max(ends) <= 1140 + 1

@@ -4,6 +4,7 @@ import math
 from dataclasses import asdict, replace
 
 import pytest
+from matplotlib.image import imread
 
 from skiplens.plots.matplotlib_file import save_card, save_drawing
 from skiplens.plots.network_drawing import (
@@ -187,6 +188,14 @@ def test_files_are_drawn(tmp_path):
     assert "<svg" in (tmp_path / "a.svg").read_text()
     content = (tmp_path / "card.png").read_bytes()
     assert [int.from_bytes(content[start : start + 4], "big") for start in (16, 20)] == [1200, 630]
+
+
+@pytest.mark.parametrize("letters", [6, 30, 45, 46, 110])
+def test_the_words_of_a_card_stay_on_it(letters, tmp_path):
+    headline = ("MM " * letters)[:letters]
+    save_card(NetworkDrawing(blocks(3)), "a name", (headline, "W of many words " * 30), tmp_path / "card.png")
+    pixels = imread(tmp_path / "card.png")[..., :3]
+    assert (pixels[:, -8:] == 1).all() and (pixels < 1).any(), "nothing is drawn along the right edge"
 
 
 def pair():

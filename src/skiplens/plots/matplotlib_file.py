@@ -58,13 +58,15 @@ def save_drawing(drawing: NetworkDrawing, *paths: Path | str) -> None:
 def save_card(drawing: NetworkDrawing, title: str, verdict: tuple[str, str], path: Path | str) -> None:
     """Draw a network with its name and its verdict, in a few words and in more, as a picture of 1200 × 630 pixels."""
     path, matplotlib = Path(path), optional_import("matplotlib.figure", "drawing a card")
-    canvas = matplotlib.Figure(figsize=CARD_IN_INCHES)
+    canvas = matplotlib.Figure(figsize=CARD_IN_INCHES, dpi=CARD_DOTS)
     canvas.text(0.05, 0.89, _plain(textwrap.shorten(title, 80)), fontsize=16, color=_SHADES["note"])
     headline = (30, 0.86, 45, 1) if len(verdict[0]) <= 45 else (20, 0.86, 70, 2)
     for text, (size, top, width, most) in zip(verdict, (headline, (15, 0.75, 92, 3)), strict=True):
         lines = _plain("\n".join(textwrap.wrap(text, width, max_lines=most, placeholder=" …")))
         weight = "bold" if most < 3 else "normal"
         canvas.text(0.05, top, lines, fontsize=size, fontweight=weight, va="top", color=_SHADES["caption"])
+    for words in canvas.texts:  # letters are not of one width, and there are 1080 pixels between the margins
+        words.set_fontsize(words.get_fontsize() * min(1.0, 1080 / max(1.0, words.get_window_extent().width)))
     height = 0.9 * CARD_IN_INCHES[0] / CARD_IN_INCHES[1] * HEIGHT / drawing.width
     _draw_network(drawing, canvas.add_axes((0.05, 0.08, 0.9, min(0.46, height))))
     canvas.text(0.95, 0.03, "made with skiplens inspect", fontsize=11, ha="right", color=_SHADES["note"])

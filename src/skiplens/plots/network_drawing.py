@@ -337,8 +337,7 @@ def _spectrum(drawing: NetworkDrawing) -> Iterator[Shape]:
 
 def orders_drawn(shares: Sequence[float]) -> int:
     """For how many orders a spectrum is drawn: for all of them, or where it ends before half, as far as it reaches."""
-    least = 1e-3 * max(shares)
-    last = max((order for order, share in enumerate(shares) if share >= least), default=0)
+    last = int(np.flatnonzero(~(np.array(shares) < 1e-3 * max(shares)))[-1])
     return len(shares) if 2 * last >= len(shares) else min(len(shares), max(10, last + 2))
 
 

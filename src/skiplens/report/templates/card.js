@@ -15,13 +15,22 @@ function inlined(node) {
   return copy;
 }
 
-function wrapped(text, most) {
-  const lines = [""];
+const pen = document.createElement("canvas").getContext("2d");
+
+function widthOf(text, weight, size) {
+  pen.font = `${weight} ${size}px system-ui, sans-serif`;
+  return pen.measureText(text).width;
+}
+
+// The first lines of the text that are no wider than the card.
+function wrapped(text, weight, size, most) {
+  const lines = [""], wide = CARD.width - 2 * CARD.margin;
   for (const word of text.split(/\s+/)) {
-    if ((lines.at(-1) + " " + word).length > most && lines.at(-1)) lines.push("");
-    lines[lines.length - 1] = (lines.at(-1) + " " + word).trim();
+    const longer = `${lines.at(-1)} ${word}`.trim();
+    if (widthOf(longer, weight, size) > wide && lines.at(-1)) lines.push(word);
+    else lines[lines.length - 1] = longer;
   }
-  return lines.slice(0, 4);
+  return lines.length > most ? [...lines.slice(0, most - 1), `${lines[most - 1]} …`] : lines;
 }
 
 function svgElement(name, attributes, text = "") {
@@ -40,13 +49,18 @@ function wholeDrawing() {
   return group;
 }
 
-// The network as it was on the left, the changed one on the right.
+// The network as it was on the left, the changed one on the right; or the first two of several that are compared.
+const isChanged = () => all(".pair .network").length > 0;
+const twoDrawings = () => (isChanged() ? all(".pair .network") : all(".wide > .hero > .network:not(.spectrum)").slice(0, 2));
+
 function halfDrawing(drawing, index) {
   const wide = (CARD.width - 2 * CARD.margin - 40) / 2, left = CARD.margin + index * (wide + 40);
   const fill = getComputedStyle(root).getPropertyValue("--soft").trim();
-  const name = svgElement("text", { x: left, y: 318, fill, "font-size": 22, "font-weight": 650, "font-family": "system-ui, sans-serif" }, ["As it was", "Changed"][index]);
+  const words = isChanged() ? ["As it was", "Changed"][index] : drawing.closest("section").querySelector("h2").textContent.slice(0, 40);
+  const name = svgElement("text", { x: left, y: 318, fill, "font-size": 22, "font-weight": 650, "font-family": "system-ui, sans-serif" }, words);
   const group = svgElement("g", { transform: `translate(${left} 330) scale(${Math.min(wide / drawing.viewBox.baseVal.width, 0.9)})` });
   group.append(...inlined(drawing).childNodes);
+  for (const beside of all(".bar, .axis, .caption", group)) beside.remove();  // there is no room for the spectrum
   return [name, group];
 }
 
@@ -59,16 +73,15 @@ function cardSvg() {
   card.append(svgElement("text", words(24, 400, colour("--soft"), 76), document.querySelector("h1").textContent.slice(0, 80)));
   const [headline, ...rest] = all(".verdict p").map((part) => part.textContent);
   const cause = document.querySelector(".finding h3")?.lastChild.textContent || "";
-  const large = headline.length < 40;
-  wrapped(headline, large ? 40 : 70).slice(0, 2).forEach((line, index) => {
-    card.append(svgElement("text", words(large ? 52 : 30, 700, colour("--ink"), 136 + 38 * index), line));
+  const size = Math.min(52, (52 * (width - 2 * margin)) / widthOf(headline, 700, 52)), large = size > 36;
+  wrapped(headline, 700, large ? size : 30, large ? 1 : 2).forEach((line, index) => {
+    card.append(svgElement("text", words(large ? size : 30, 700, colour("--ink"), 136 + 38 * index), line));
   });
-  wrapped([...rest, cause].join(" "), 92).slice(0, 3).forEach((line, index) => {
+  wrapped([...rest, cause].join(" "), 400, 23, 3).forEach((line, index) => {
     card.append(svgElement("text", words(23, 400, colour("--ink"), (large ? 184 : 214) + 32 * index), line));
   });
-  const pair = all(".pair .network");
-  card.append(...(hero ? [wholeDrawing()] : pair.flatMap(halfDrawing)));
-  const verb = hero ? "inspect" : "improve";
+  card.append(...(hero ? [wholeDrawing()] : twoDrawings().flatMap(halfDrawing)));
+  const verb = hero ? "inspect" : isChanged() ? "improve" : "compare";
   const end = { x: width - margin, "text-anchor": "end" };
   card.append(svgElement("text", { ...words(20, 400, colour("--soft"), height - 24), ...end }, `made with skiplens ${verb}`));
   return new XMLSerializer().serializeToString(card);
