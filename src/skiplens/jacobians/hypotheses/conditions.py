@@ -103,7 +103,7 @@ def _margin(case: Case) -> Judgement:  # G4
         Evidence(failing or without, unknown, 1 - gain if math.isfinite(gain) and (failing or not unknown) else None),
         f"all branches have slopes of at most 1 - {in_words(1 - gain, 4)}",
         "no margin holds for all parameters",
-        "Scale the last map of each branch so that R3 holds with a margin.",
+        "Scale the last map of each branch so that its slope is below 1 by a margin.",
     )
 
 
