@@ -155,6 +155,8 @@ def main():
     images = data.sample() if options.quick else data.get("mnist")
     X = images.images.flatten(1).float() / 255
     sizes = [300, 600] if options.quick else options.samples
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         room = shutil.disk_usage(folder).free
         sizes = [size for size in sizes if 1.1 * 4 * size**2 < room]
