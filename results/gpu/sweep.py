@@ -4,7 +4,8 @@ Parts are trained in the order given (by default as PARTS lists them, the most d
 time, whose readings are stored when they end. When the minutes are over, the last epoch is kept in FOLDER; the same
 command goes on from there. A group that fails is tried again with half as many networks, at last with one and without
 a CUDA graph; what fails then is named and passed over. Then `skiplens reproduce STUDY/ITEM --preset paper --out FOLDER`
-gives verdicts and figures, on any machine. Several of these commands with other parts may share FOLDER.
+gives verdicts and figures, on any machine. Several of these commands with other parts, or with other shares of the
+same parts (`--share 1/3`, `--share 2/3`, …), may share FOLDER and, under MPS, the GPU.
 """
 
 import argparse
@@ -192,13 +193,37 @@ class Way:
         return without
 
 
-def main(folder: Path, minutes: float, parts: Sequence[str] = (), preset: Preset = "paper") -> None:
+class Share(NamedTuple):
+    """Which replicates a command trains, of those that several commands share out."""
+
+    number: int = 1
+    of: int = 1
+
+    @classmethod
+    def read(cls, words: str) -> "Share":
+        """From words such as 2/3."""
+        number, of = map(int, words.split("/"))
+        if not 1 <= number <= of:
+            raise ValueError(words)
+        return cls(number, of)
+
+    def its(self, runs: Sequence[Run]) -> list[Run]:
+        """Those of its replicates: pairs stay together."""
+        return [run for run in runs if _replicate(run) % self.of == self.number - 1]
+
+
+WHOLE = Share()
+
+
+def main(
+    folder: Path, minutes: float, parts: Sequence[str] = (), preset: Preset = "paper", share: Share = WHOLE
+) -> None:
     """Do what is missing of the parts, group by group, until the time is over."""
     claim_folder(folder, preset)
     end = time.monotonic() + 60 * minutes
     for part in parts or PARTS:
         try:
-            over = not do(part, folder, end, preset)
+            over = not do(part, folder, end, preset, share)
         except Exception:
             traceback.print_exc()
             say(f"{part}: failed, the next part begins")
@@ -209,11 +234,12 @@ def main(folder: Path, minutes: float, parts: Sequence[str] = (), preset: Preset
     say("all parts are through")
 
 
-def do(part: str, folder: Path, end: float, preset: Preset) -> bool:
+def do(part: str, folder: Path, end: float, preset: Preset, share: Share = WHOLE) -> bool:
     """Train what is missing of a part; False where the time was over before."""
     planned, how, at_once = PARTS[part]
+    runs = share.its(planned(preset))
     store, way, passed_over, in_a_row = Store(folder / "store"), kept_way(folder, part), set[str](), 0
-    while every := groups(planned(preset), store, way.at_once, passed_over):
+    while every := groups(runs, store, way.at_once, passed_over):
         group = every[0]
         gc.collect()  # what the group before has left on the GPU
         if torch.cuda.is_initialized():
@@ -320,5 +346,6 @@ if __name__ == "__main__":
     parser.add_argument("minutes", type=float)
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
     parser.add_argument("--preset", default="paper", help="smoke and laptop show on a processor that everything runs")
+    parser.add_argument("--share", type=Share.read, default=WHOLE, help="2/3: every third replicate, from the second")
     asked = parser.parse_args()
-    main(asked.folder, asked.minutes, asked.parts, asked.preset)
+    main(asked.folder, asked.minutes, asked.parts, asked.preset, asked.share)

@@ -121,6 +121,23 @@ def test_the_parts_of_the_sweep_are_all_runs_of_the_items_once():
     assert len(parts) == len(set(parts)) and set(parts) == {run.key for run in wanted}
 
 
+def test_shares_are_all_replicates_once_and_keep_pairs_together():
+    runs = CASES["pairs"][1]
+    shares = [SCRIPT.Share.read(f"{number}/2").its(runs) for number in (1, 2)]
+    assert sorted(run.key for share in shares for run in share) == sorted(run.key for run in runs)
+    assert [{run.settings.replicate for run in share} for share in shares] == [{0}, {1}]
+    with pytest.raises(ValueError, match="3/2"):
+        SCRIPT.Share.read("3/2")
+
+
+def test_a_command_trains_its_share_alone(tmp_path, monkeypatch):
+    how, runs = CASES["norms"]
+    monkeypatch.setattr(SCRIPT, "PARTS", {"norms": (lambda preset: runs, how, 1)})
+    SCRIPT.main(tmp_path, 10, preset="smoke", share=SCRIPT.Share(2, 2))
+    store = Store(tmp_path / "store")
+    assert [store.path(run.key).exists() for run in runs] == [run.settings.replicate == 1 for run in runs]
+
+
 def test_a_pace_stops_before_an_epoch_that_would_be_too_late(monkeypatch):
     now = iter([0.0, 20.0, 25.0, 30.0])  # the first epoch takes longer, its graph is recorded
     monkeypatch.setattr(SCRIPT.time, "monotonic", lambda: next(now))
