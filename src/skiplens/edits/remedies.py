@@ -9,7 +9,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, percent
 from skiplens.edits import initialisation, structure
 from skiplens.edits.initialisation import looks_linear, unit_variance
 from skiplens.edits.surgery import add_average_pool_skips
@@ -105,6 +105,7 @@ CALLS: dict[str, Call] = {
     "move_norms": Call("sl.surgery.move_norms", structure.move_norms),
     "norms_first": Call("sl.surgery.norms_first", structure.norms_first),
     "replace_activations": Call("sl.surgery.replace_activations", structure.replace_activations),
+    "set_drop_rates": Call("sl.surgery.set_drop_rates", structure.set_drop_rates),
     "standardise_inputs": Call("sl.surgery.standardise_inputs", structure.standardise_inputs),
     "undo_softmax": Call("sl.surgery.undo_softmax", structure.undo_softmax),
     "he": Call("sl.initialisation.he", initialisation.he),
@@ -152,6 +153,9 @@ def words_of(remedy: Remedy) -> str:
         return f"draw {listed(tuple(parameters['drawn']))} anew at the size of He"
     if remedy.name == "add_average_pool_skips":
         return f"replace the shortcuts of {listed(tuple(parameters['blocks']))} by average pools"
+    if remedy.name == "set_drop_rates":
+        rates = parameters["rates"]
+        return f"let {listed(tuple(rates))} drop {percent(max(rates.values()))} of the values"
     return remedy.name.replace("_", " ")
 
 

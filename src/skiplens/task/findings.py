@@ -7,8 +7,8 @@ from typing import Any
 
 from skiplens.base.words import in_words, percent
 from skiplens.edits.remedies import code_of
-from skiplens.readings.finding import Finding, Remedy, Rule, Severity, finding_with, rule_words
-from skiplens.task.measure import COMMON, FEW, LARGE, SMALL
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity, finding_with, listed, rule_words
+from skiplens.task.measure import COMMON, DROPPED, FEW, LARGE, SMALL
 from skiplens.task.reading import TaskReading
 
 SCORES = 2.0, 20.0  # loss over that of no answer where softmax settles on single classes, and at ten times the scores
@@ -156,9 +156,19 @@ def judge_classes(reading: TaskReading) -> Iterator[Finding]:
             yield _found("missing_classes", "note", sentence, (chance, RARE))
 
 
+def judge_dropouts(reading: TaskReading) -> Iterator[Finding]:
+    """Dropouts that leave next to nothing."""
+    if names := reading.dropouts:
+        sentence = f"In training {percent(reading.dropped)} of the values are dropped at {listed(names)}."
+        remedy = Remedy("set_drop_rates", {"rates": dict.fromkeys(names, float(f"{1 - reading.dropped:.4g}"))})
+        numbers = (reading.dropped, DROPPED)
+        yield _found("heavy_dropout", "warning", sentence, numbers, where=names, remedy=remedy, code=code_of(remedy))
+
+
 _JUDGES = {"constant_inputs": judge_constant, "squashed_outputs": judge_answers, "cut_scores": judge_cut}
 _JUDGES |= {"unbounded_loss": judge_bound, "inputs_scale": judge_inputs, "targets_scale": judge_targets}
 _JUDGES |= {"contradicting_labels": judge_labels, "loss_at_start": judge_start, "duplicated_samples": judge_copies}
+_JUDGES |= {"heavy_dropout": judge_dropouts}
 _JUDGES |= {"missing_classes": judge_classes, "unexplained_labels": judge_neighbours}
 RULES = tuple(Rule(name, (TaskReading,), judge) for name, judge in _JUDGES.items())
 

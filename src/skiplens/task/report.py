@@ -99,7 +99,10 @@ def task_numbers(reading: TaskReading) -> tuple[KeyNumber, ...]:
     return () if math.isnan(reading.start) else (KeyNumber(START, reading.start, logarithmic=True),)
 
 
-QUANTITIES = {"loss_at_start": Quantity(START, lambda finding, reading: float(reading.start))}
+QUANTITIES = {
+    "loss_at_start": Quantity(START, lambda finding, reading: float(reading.start)),
+    "heavy_dropout": Quantity("largest share of values dropped", lambda finding, reading: float(reading.dropped)),
+}
 FIGURES = (losses_at_start,)
 VIEW = ReadingView(
     TaskReading, TaskLens, task_section, FIGURES, RULES, task_numbers, quantities=QUANTITIES, scale=task_scale
