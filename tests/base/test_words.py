@@ -7,7 +7,7 @@ from skiplens.base.words import branches, in_words, percent, plus_minus, times
 
 def test_numbers_in_words():
     written = {0.0: "0", 0.5: "0.5", 999.6: "1,000", 1234.5: "1,230", 49_512.0: "49,500", 1e7: "10,000,000"}
-    written |= {2.451e9: "2.45×10⁹", 1e-9: "10⁻⁹", 2.2e-4: "0.00022", -1234.5: "−1,230", -0.0: "0", float("inf"): "inf"}
+    written |= {2.451e9: "2.45×10⁹", 1e-9: "10⁻⁹", 2.2e-4: "0.00022", -1234.5: "−1,230", -0.0: "0", float("inf"): "∞"}
     assert {value: in_words(value) for value in written} == written
     assert [in_words(value, plain=1e6) for value in (1e-4, 1.0, 2e5, 1e6)] == ["0.0001", "1", "200,000", "10⁶"]
     assert percent(0.0983) == "9.83 %" and in_words(0.12345, 2) == "0.12"

@@ -21,7 +21,7 @@ def says(page):
 
 
 def hypothesis(page, label):
-    return page.locator(".checks li", has_text=f"{label}:")
+    return page.locator(".checks li", has_text=f"({label})")
 
 
 def result_of(page):

@@ -10,7 +10,7 @@ def in_words(value: float, digits: int = 3, plain: float = 1e9) -> str:
     if value < 0:
         return f"−{in_words(-value, digits, plain)}"
     if value == 0 or not math.isfinite(value):
-        return f"{value + 0.0:g}"
+        return "∞" if value > 0 else f"{value + 0.0:g}"
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     rounded = float(f"{mantissa}e{exponent}")
     if 1e-4 <= rounded < 1e3:

@@ -84,7 +84,7 @@ def _check(one: CheckedHypothesis) -> Check:
     # the formula en(W) X is a reason too, and no sentence
     reason = f"it is {one.reason}" if one.reason.startswith("en(") else one.reason
     why = f"{reason[:1].upper()}{reason[1:]}".removesuffix(".")
-    return Check(state, f"{one.label}: {one.hypothesis.statement}", f"{why}. {one.change}".strip())
+    return Check(state, f"{one.hypothesis.statement} ({one.label})", f"{why}. {one.change}".strip())
 
 
 FEATURES = 16

@@ -86,7 +86,7 @@ class HypothesesReading(Reading, kind="hypotheses"):
             if row["sampled"] is not None:
                 number = f"{number or 'not known'}, here {in_words(row['sampled'], 6)}"
             number = f" [{row['meaning']}: {number}]" if number else ""
-            lines.append(f"{row['hypothesis']}  {row['verdict']:<17}  {row['statement']}{number}")
+            lines.append(f"{row['verdict']:<17}  {_named(row)}{number}")
             if row["verdict"] != "holds":
                 for text in (f"at {row['where']}: {row['reason']}", f"-> {row['change']}"):
                     lines += textwrap.wrap(text, WIDTH, initial_indent="      ", subsequent_indent="         ")
@@ -95,8 +95,9 @@ class HypothesesReading(Reading, kind="hypotheses"):
 
 
 MEANING = (
-    "Theorems of MacDonald et al. 2023: S1 to S6 make the loss smooth, R1 to R6 keep its gradient from vanishing, G1 "
-    "to G6 let gradient descent use both. Hardly any network in use meets them all; a failing hypothesis is no fault."
+    "Theorems of MacDonald et al. 2023: the first six hypotheses (S) make the loss smooth, six more (R) keep its "
+    "gradient from vanishing, and with the last six (G) gradient descent uses both. Hardly any network in use meets "
+    "them all; a failing hypothesis is no fault."
 )
 TOLD = 2  # hypotheses that fail, in the sentence; the table has all
 
@@ -111,9 +112,8 @@ def convergence_section(reading: HypothesesReading) -> Section:
     )
     rows = tuple(
         {
-            "hypothesis": row["hypothesis"],
+            "hypothesis": _named(row),
             "verdict": row["verdict"],
-            "says": row["statement"],
             "number": _number(row),
             "where": row["where"] if row["verdict"] != "holds" else "",
         }
@@ -135,6 +135,11 @@ def convergence_sentence(reading: HypothesesReading) -> str:
         f"No theorem promises that gradient descent arrives here, as for nearly all networks in use: {len(missing)} of "
         f"{len(reading.labels)} hypotheses fail, above all {named}{more}."
     )
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    """What the hypothesis says, and in brackets the short name under which the theory note has it."""
+    return f"{row['statement']} ({row['hypothesis']})"
 
 
 def _number(row: Mapping[str, Any]) -> str:
