@@ -2,7 +2,7 @@
 
 import pytest
 
-from skiplens.base.words import branches, in_words, percent, plus_minus, times
+from skiplens.base.words import branches, in_words, percent, plus_minus, span, times
 
 
 def test_numbers_in_words():
@@ -37,6 +37,12 @@ def test_a_number_is_told_as_far_as_its_uncertainty_reaches():
     written |= {(-6.76, 480.0): "−10 ± 480", (731.0, 860.0): "730 ± 860", (1.2, 86000.0): "0 ± 86,000"}
     written |= {(0.00187, 2.4e-19): "0.00187"}  # a spread of rounding
     assert {pair: plus_minus(*pair) for pair in written} == written
+
+
+def test_ends_that_look_alike_get_more_digits_or_are_one_number():
+    assert span(0.2, 0.894) == "0.2 to 0.894" and span(0.00461, 0.00463, 2) == "0.00461 to 0.00463"
+    assert span(0.0046, 0.0046, 2) == span(0.0046, 0.0046 * (1 + 1e-9), 2) == "0.0046"
+    assert span(6.0, float("inf")) == "6 to ∞" and span(float("nan"), float("nan")) == "not known"
 
 
 def test_depths_are_told_alike_everywhere():

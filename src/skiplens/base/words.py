@@ -21,6 +21,14 @@ def in_words(value: float, digits: int = 3, plain: float = 1e9) -> str:
     return power if float(mantissa) == 1 else f"{float(mantissa):g}×{power}"
 
 
+def span(low: float, high: float, digits: int = 3) -> str:
+    """What lies between two numbers: 0.2 to 0.89, in more digits where they look alike; one number where six do too."""
+    for more in range(digits, 7):
+        if (first := in_words(low, more)) != (last := in_words(high, more)):
+            return f"{first} to {last}"
+    return "not known" if math.isnan(low) else in_words(low, digits)
+
+
 def plus_minus(value: float, error: float) -> str:
     """A number as far as its uncertainty reaches, which has two digits: 0.01 ± 0.11, 2.9 ± 1.5."""
     if not (abs(value) * 1e-9 < error < math.inf and math.isfinite(value)):  # none, or that of rounding

@@ -8,7 +8,18 @@ from typing import Any, ClassVar
 
 import torch
 
-from skiplens.base import Progress, Randomness, budget_bytes, free_bytes, in_words, percent, plus_minus, silent, track
+from skiplens.base import (
+    Progress,
+    Randomness,
+    budget_bytes,
+    free_bytes,
+    in_words,
+    percent,
+    plus_minus,
+    silent,
+    span,
+    track,
+)
 from skiplens.base.errors import NotExportableError, NotReachedError
 from skiplens.curvature.operator import SPARE_VECTORS
 from skiplens.curvature.reading import HessianSpectrum
@@ -224,7 +235,7 @@ def curvature_sentence(reading: HessianSpectrum) -> str:
     if high - low > _TELLING:
         mass = _percent(reading.negative_mass, reading.negative_mass_error)
         return f"{first} Of all its curvature {mass} is downward; most directions are too flat to tell up from down."
-    share = percent(reading.index) if _known(low, high) else f"{percent(low)} to {percent(high)}"
+    share = percent(reading.index) if _known(low, high) else f"{span(100 * low, 100 * high)} %"
     return f"{first} It curves down in {share} of all directions."
 
 
@@ -244,13 +255,12 @@ def _condition(reading: HessianSpectrum) -> str:
         return in_words(reading.condition_number)
     if reading.method == "exact":
         return f"above {in_words(low)}"
-    limit = "infinity" if math.isinf(high) else in_words(high)
-    return f"{in_words(reading.condition_number)} (95 %: from {in_words(low)} to {limit})"
+    return f"{in_words(reading.condition_number)} (95 %: {span(low, high)})"
 
 
 def _share(value: float, interval: tuple[float, float]) -> str:
     low, high = interval
-    return percent(value) if _known(low, high) else f"{percent(value)} (95 %: from {percent(low)} to {percent(high)})"
+    return percent(value) if _known(low, high) else f"{percent(value)} (95 %: {span(100 * low, 100 * high)} %)"
 
 
 def _known(low: float, high: float) -> bool:

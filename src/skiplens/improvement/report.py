@@ -10,6 +10,7 @@ from skiplens.improvement.reading import Improvement
 from skiplens.plots.figure import Figure, drawn
 from skiplens.plots.network_drawing import drawing_from, side_by_side
 from skiplens.plots.section import ReadingView, Section, provenance_of
+from skiplens.trainability.reading import called
 
 
 def race_curves(reading: Improvement) -> Figure | None:
@@ -48,7 +49,7 @@ def improvement_section(reading: Improvement) -> Section:
 
 
 def _facts(reading: Improvement) -> tuple[tuple[str, str], ...]:
-    trainings = f"{reading.steps} steps of {reading.optimizer}"
+    trainings = f"{reading.steps} steps of {called(reading.optimizer)}"
     facts = [("gradients computed", f"{reading.cost:,}"), ("trainings", trainings)]
     if reading.race is not None:
         before, after = map(_median, reading.race.ends)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from skiplens.base.words import in_words, times
+from skiplens.base.words import in_words, span, times
 from skiplens.plots.figure import COLOURS, Bars, Figure, Line, Reference, in_order, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding
@@ -133,7 +133,7 @@ def _per_block(growth: Growth) -> str:
 
 def _range(values: torch.Tensor) -> str:
     known = values[~values.isnan()]
-    return f"{in_words(float(known.min()))} to {in_words(float(known.max()))}" if len(known) else "none"
+    return span(float(known.min()), float(known.max())) if len(known) else "none"
 
 
 def _rows(reading: SignalReading) -> tuple[Mapping[str, Any], ...]:

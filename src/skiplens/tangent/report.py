@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Progress, Randomness, SkiplensError, in_words, percent, silent
+from skiplens.base import InvalidInputError, Progress, Randomness, SkiplensError, in_words, percent, silent, span
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import output_shape, pure_model
@@ -216,8 +216,8 @@ def tangent_section(reading: TangentReading) -> Section:
     if reading.no_limit:
         facts.append(("this model at infinite width", f"no limit beside it: {reading.no_limit}"))
     if len(reading.limit_maps):
-        (q, c), (last_q, last_c) = (map(in_words, reading.limit_maps[row].tolist()) for row in (0, -1))
-        words = f"first operation to last: variance {q} to {last_q}, correlation of two samples {c} to {last_c}"
+        sizes, alike = (span(*ends) for ends in reading.limit_maps[[0, -1]].T.tolist())
+        words = f"first operation to last: variance {sizes}, correlation of two samples {alike}"
         facts.append(("through the depth at infinite width", words))
     for name, row in zip(reading.depth_steps[:MOST_STEPS], reading.depth_scales, strict=False):
         chi, q, c, xi = (in_words(float(value)) for value in row)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from skiplens.base import Progress, Randomness, TooLargeError, silent
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, span
 from skiplens.graph.batch import as_batches
 from skiplens.graph.lens import SETTLED, Lens, Subject
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, drawn, numbers
@@ -14,7 +14,7 @@ from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingV
 from skiplens.readings.finding import Finding, Rule
 from skiplens.trainability.forecast import BATCH, LEAST_COST, forecast
 from skiplens.trainability.pilot import LEAST_SAMPLES
-from skiplens.trainability.reading import DIVERGES, FORECAST_RULE, LEARNT, NOT_AT_ALL, Forecast
+from skiplens.trainability.reading import DIVERGES, FORECAST_RULE, LEARNT, NOT_AT_ALL, Forecast, called
 
 COST = 70
 PASSES = 3  # forward passes that a gradient costs
@@ -96,12 +96,12 @@ def forecast_section(reading: Forecast) -> Section:
     low, high = reading.interval
     facts = (
         ("forecast", reading.word),
-        (f"loss after {reading.steps} steps", f"{in_words(reading.loss)} (90 %: {in_words(low)} to {in_words(high)})"),
+        (f"loss after {reading.steps} steps", f"{in_words(reading.loss)} (90 %: {span(low, high)})"),
         ("rate to use", in_words(reading.rate, 2)),
-        ("rates that work", "{:.2g} to {:.2g}".format(*reading.rates)),
+        ("rates that work", span(*reading.rates, 2)),
         ("loss of a guess", in_words(reading.guess)),
         ("loss before the first step", in_words(reading.first_loss)),
-        ("steps spent", f"{reading.cost} of {reading.optimizer}"),
+        ("steps spent", f"{reading.cost} of {called(reading.optimizer)}"),
     )
     return Section(
         anchor="forecast",
