@@ -29,7 +29,7 @@ from skiplens.graph.functional import pure_model
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
-from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, in_order, numbers
+from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, colour, in_order, numbers
 from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding, Rule, finding_with, rule_words
 from skiplens.readings.reading import Provenance
@@ -122,13 +122,13 @@ def eigenvalue_density(reading: HessianSpectrum) -> Figure:
     # A fifth of the peak that a single eigenvalue makes: what is below it is the tail of the smoothing.
     floor = 0.2 / (reading.parameters * reading.smoothing_width * (2 * torch.pi) ** 0.5)
     x, density, error = numbers(reading.grid), reading.density, 2 * reading.density_error
-    curve = Line(x, numbers(torch.where(density >= floor, density, torch.nan)), "density")
+    curve = Line(x, numbers(torch.where(density >= floor, density, torch.nan)), "density", colour=colour(0))
     ends = Reference(reading.smallest, "smallest", axis="x"), Reference(reading.largest, "largest", axis="x")
     sampled = reading.method == "lanczos"
     marks: tuple[Mark, ...]
     if sampled:
         low, high = ((density + sign * error).clamp_min(floor) for sign in (-1, 1))
-        marks = (Band(x, numbers(low), numbers(high), "± 2 standard errors"), curve, *ends)
+        marks = (Band(x, numbers(low), numbers(high), "± 2 standard errors", colour(0)), curve, *ends)
     else:
         values = reading.eigenvalues if len(reading.eigenvalues) <= _MOST_POINTS else reading.eigenvalues[[0, -1]]
         marks = (curve, Points(numbers(values), (floor,) * len(values), "eigenvalues"), *ends)

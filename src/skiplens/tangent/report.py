@@ -17,7 +17,7 @@ from skiplens.graph.functional import output_shape, pure_model
 from skiplens.graph.inputs import samples_of
 from skiplens.graph.lens import ENOUGH, Lens, Subject
 from skiplens.kernels.finite_width import ResNet, advice, kernel_moments
-from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, numbers
+from skiplens.plots.figure import INK, Figure, Heat, Line, Points, Reference, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section
 from skiplens.plots.thumbnails import thumbnails
 from skiplens.readings.finding import Finding, Rule, finding_with, rule_words
@@ -139,7 +139,7 @@ def kernel_against_angle(reading: TangentReading) -> Figure | None:
     words = ("kernel_against_angle", "Tangent kernel against the angle between inputs", caption)
     labels = ("angle between the inputs (radians)", "correlation of the gradients")
     pairs = Points(numbers(angles), numbers(correlations), "pairs of samples")
-    cosine = Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", dashed=True)
+    cosine = Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", True, INK)
     return Figure(*words, *labels, (pairs, *_limit_points(reading), cosine, Reference(0.0)))
 
 

@@ -84,7 +84,8 @@ def _entry_normalised(case: Case) -> Judgement:  # G2
     change = "None is needed: the repaired network has a free first layer." if harmless else (
         "Use NormalisedLinear with entry normalisation, or the repaired network's plain first layer."
     )  # fmt: skip
-    return Evidence([first.name] if epsilon is None else [], (), epsilon), "en(W) X", why, change
+    evidence = Evidence([first.name] if epsilon is None else [], (), epsilon)
+    return evidence, "each entry of its matrix is normalised", why, change
 
 
 def _slopes(case: Case) -> Judgement:  # G3
@@ -104,7 +105,7 @@ def _margin(case: Case) -> Judgement:  # G4
     without = [] if residual_layers(case) else ["no residual layer"]
     return (
         Evidence(failing or without, unknown, 1 - gain if math.isfinite(gain) and (failing or not unknown) else None),
-        f"all branches have slopes of at most 1 - {in_words(1 - gain, 4)}",
+        f"all branches have slopes of at most 1 − {in_words(1 - gain, 4)}",
         "no margin holds for all parameters",
         "Scale the last map of each branch so that its slope is below 1 by a margin.",
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skiplens.base import in_words, require_known
-from skiplens.plots.figure import BAD, GOOD, UNKNOWN, Bars, Figure, numbers
+from skiplens.plots.figure import Bars, Figure, numbers
 from skiplens.plots.section import KeyNumber, Scale, Section
 from skiplens.readings.reading import Reading
 
@@ -161,8 +161,8 @@ def verdict_bars(labels: Sequence[str], verdicts: Sequence[str]) -> tuple[Bars, 
     """The verdicts that there are, counted for each theorem; the same bars wherever hypotheses are shown."""
     found = list(zip((label[0] for label in labels), verdicts, strict=True))
     return tuple(
-        Bars(tuple(THEOREMS.values()), numbers([found.count((one, word)) for one in THEOREMS]), word, colour=shade)
-        for word, shade in (("holds", GOOD), ("cannot be decided", UNKNOWN), ("fails", BAD))
+        Bars(tuple(THEOREMS.values()), numbers([found.count((one, word)) for one in THEOREMS]), word)
+        for word in ("holds", "cannot be decided", "fails")
         if word in verdicts
     )
 
