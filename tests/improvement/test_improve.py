@@ -359,6 +359,9 @@ def test_a_curve_ends_where_its_last_run_diverged_and_is_cut_at_ten_guesses():
     assert second.x[-1] == 20 and max(second.y) == pytest.approx(10) and second.name.endswith("above the drawing")
     (marked,) = (mark for mark in figure.marks if isinstance(mark, Points))
     assert marked.x == (6.0, 9.0) and marked.crossed and marked.colour == first.colour
+    assert "ends at ten guesses" in figure.caption
+    calm = race_figure(Race(torch.full((2, 20), 2.0), torch.full((2, 20), 1.0), (0.1, 0.2)), guess=1.0)
+    assert "ten guesses" not in calm.caption
 
 
 def test_a_run_is_the_training_that_anybody_would_write():

@@ -182,7 +182,7 @@ def drawn(reading: Any, figures: tuple[Callable[[Any], Figure | None], ...]) -> 
 
 # Most are Okabe and Ito's, told apart by colour-blind readers.
 _BLUE, _PURPLE, _GREY = "#0072B2", "#CC79A7", "#7F7F7F"
-PALETTE = (_BLUE, _PURPLE, "#8C6D31", "#56B4E9", "#E69F00", "#44337A", _GREY)
+PALETTE = (_BLUE, _PURPLE, "#8C6D31", "#56B4E9", "#44337A", "#C0A900", _GREY)
 """Colours of series that mean nothing else: blue is what was measured, purple what it is compared with."""
 COLOURS = {
     "signal": "#009E73", "gradient": "#D55E00",  # green and orange, as in the drawing of the network, and nothing else
@@ -191,8 +191,8 @@ COLOURS = {
 }  # fmt: skip
 """What a colour means wherever a series has this name."""
 DARK = {
-    _BLUE: "#56B4E9", "#56B4E9": _BLUE, "#009E73": "#3FB98F", "#D55E00": "#F0A440", "#E69F00": "#D55E00",
-    "#B3261E": "#FF8A80", "#8C6D31": "#A88B5A", "#44337A": "#A79BE8",
+    _BLUE: "#56B4E9", "#56B4E9": _BLUE, "#009E73": "#3FB98F", "#D55E00": "#F0A440", "#B3261E": "#FF8A80",
+    "#8C6D31": "#A88B5A", "#44337A": "#A79BE8", "#C0A900": "#E6D14F",
 }  # fmt: skip
 """What becomes of them on a dark page; the others stay."""
 REFERENCE_COLOUR = _GREY

@@ -28,8 +28,8 @@ function colours() {
 
 // What becomes of colours on a dark page, as plots/figure.py has it.
 const DARK = {
-  "#0072B2": "#56B4E9", "#56B4E9": "#0072B2", "#009E73": "#3FB98F", "#D55E00": "#F0A440", "#E69F00": "#D55E00",
-  "#B3261E": "#FF8A80", "#8C6D31": "#A88B5A", "#44337A": "#A79BE8",
+  "#0072B2": "#56B4E9", "#56B4E9": "#0072B2", "#009E73": "#3FB98F", "#D55E00": "#F0A440", "#B3261E": "#FF8A80",
+  "#8C6D31": "#A88B5A", "#44337A": "#A79BE8", "#C0A900": "#E6D14F",
 };
 const inLook = (text) => (root.dataset.theme === "dark" ? text.replace(/#[0-9A-F]{6}/g, (shade) => DARK[shade] || shade) : text);
 const figureOf = (plot) => JSON.parse(inLook(plot.nextElementSibling.textContent));
