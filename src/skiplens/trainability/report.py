@@ -107,7 +107,7 @@ def forecast_section(reading: Forecast) -> Section:
         anchor="forecast",
         title="Forecast",
         sentence=reading.sentence,
-        facts=facts,
+        facts=tuple(fact for fact in facts if fact[1] not in ("nan", "not known")),  # without a step there is no rate
         notes=reading.notes,
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),
