@@ -119,9 +119,12 @@ def test_a_card_answers_a_question_and_unfolds(whole_path, look):
     assert bar["x"] - marker["width"] <= marker["x"] <= bar["x"] + bar["width"]
     assert card.locator(".plot").count() > 1 and card.locator(".plot:visible").count() == 1
     assert not card.locator("table").first.is_visible()
+    narrow = card.locator(".main-svg:visible").first.bounding_box()["width"]
     card.locator(".more > summary").click()
     read_on(page)
     assert card.locator("table").first.is_visible()
+    wide = card.locator(".main-svg:visible").first.bounding_box()["width"]
+    assert wide > 1.5 * narrow, "the card takes the whole width then, and so does its picture"
 
 
 def test_bars_of_one_height_are_folded_and_a_matrix_stands_beside_its_words(tmp_path, look):
@@ -470,10 +473,10 @@ def test_words_can_be_read_in_both_looks(path, visit, scheme):
     assert page.locator("html").get_attribute("data-theme") == scheme
     word = "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
     paper, panel = page.evaluate(word, "--paper"), page.evaluate(word, "--panel")
-    for name in ("--ink", "--soft", "--accent", "--join", "--critical", "--good"):
+    for name in ("--ink", "--soft", "--accent", "--join", "--warning", "--critical", "--good"):
         for behind in (paper, panel):
             assert contrast(page.evaluate(word, name), behind) >= 4.5, (name, behind)
-    for name in ("--critical", "--join"):
+    for name in ("--critical", "--warning"):
         assert contrast(page.evaluate(word, "--on-colour"), page.evaluate(word, name)) >= 4.5
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words, percent
+from skiplens.base.words import in_words, percent, span
 from skiplens.edits.initialisation import HEAD, torch_default
 from skiplens.edits.remedies import words_of
 from skiplens.edits.structure import SATURATING
@@ -109,8 +109,8 @@ def _starts(patient: Patient) -> Made:
         return "it has no linear or convolution layer"
     sizes = patient.states.outputs[patient.states.of_kind("weights")]
     finite = sizes[sizes.isfinite() & (sizes > 0)]
-    spread = f"{in_words(float(finite.min()), 2)} to {in_words(float(finite.max()), 2)}" if len(finite) else "no number"
-    reason = f"the values that layers give have sizes from {spread}"
+    spread = span(float(finite.min()), float(finite.max()), 2) if len(finite) else "no number"
+    reason = f"the values that layers give have sizes of {spread}"
     ends = scaled_ends(patient, 1 / math.sqrt(len(patient.blocks))) if patient.blocks else ()
     scaled = ", and branches of size 1/√L" if ends else ""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from skiplens.base.words import in_words, percent
+from skiplens.base.words import in_words, percent, span
 from skiplens.edits.remedies import code_of
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, finding_with, listed, rule_words
 from skiplens.task.measure import COMMON, DROPPED, FEW, LARGE, SMALL
@@ -82,7 +82,7 @@ def judge_inputs(reading: TaskReading) -> Iterator[Finding]:
             words, numbers = f"{percent(common)} of their power is in what they have in common", (common, COMMON)
         numbers = (size, SMALL) if size < SMALL else numbers
         sentence = (
-            f"The inputs are not standardised: from {in_words(reading.low)} to {in_words(reading.high)}, mean "
+            f"The inputs are not standardised: from {span(reading.low, reading.high)}, mean "
             f"{in_words(reading.mean)}, standard deviation {in_words(reading.std)}; {words}."
         )
         code = f"inputs = (inputs - {reading.mean:.6g}) / {reading.std:.6g}"
