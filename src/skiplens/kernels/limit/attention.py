@@ -26,8 +26,6 @@ _AT_ONCE = 2**21
 _UNSEEN = -1e4  # logits below weigh nothing
 _MULTIPLES = {"aten.mul", "aten.div"}
 AVERAGED = "Heads are taken for many."  # told where logits are drawn
-# which they have if gains or offsets were added behind their matrix
-MEANS = "its values have a mean, which has no rule yet; take them from a matrix"
 
 
 @rule("scaled_dot_product_attention")
@@ -153,8 +151,10 @@ def _attended(walk: Walk, node: fx.Node, logits: Logits, value: Any, causal: boo
     for signal in (query, key):
         if not isinstance(signal, Unit) or not signal.gaussian:
             raise InvalidInputError("its queries and keys must come from matrices, so that logits are Gaussian")
+    means = any(isinstance(part, Tensor) or part for part in value.moments.mean)  # of gains, offsets
+    refuse_if(means, "its values have a mean, which has no rule yet; take them from a matrix")
     if not logits.weights:
-        walk.words[node] = "logits ∝ 1/√d, which weigh as they are"
+        walk.words[node] = "logits ∝ 1/√d, which weigh as they are; many heads"
         return Mixed(_linear(query.moments, key.moments, value.moments, scale**2 * size, needs))
     walk.notes[AVERAGED] = None
     walk.words[node] = f"logits ∝ 1/√d: mean of {DRAWS:,} draws"
@@ -195,23 +195,21 @@ def _weighted(value: Moments, weights: list[Tensor], needs: tuple[int, int]) -> 
     second = [a @ block @ b.mT for block, (a, b) in zip(value.second, ends, strict=True)]
     parts = zip(value.mean, weights, strict=True)
     mean = tuple((a @ part[..., None])[..., 0] if isinstance(part, Tensor) else part for part, a in parts)
-    trimmed = (_trimmed(block, need) for block, need in zip(second, (needs[0], needs[1], needs[1]), strict=True))
     tangent = _trimmed(left @ value.tangent @ right.mT, needs[0])
-    return replace(value, second=tuple(trimmed), tangent=tangent, mean=mean)
+    return replace(value, second=tuple(map(_trimmed, second, (*needs, needs[1]))), tangent=tangent, mean=mean)
 
 
 def _linear(q: Moments, k: Moments, v: Moments, gain: float, needs: tuple[int, int]) -> Moments:
     """Of Gaussian logits without a softmax: E G_ac G′_bd = gain·Σ_q(a, b) Σ_k(c, d) weighs Σ_v(c, d)."""
-    refuse_if(any(isinstance(part, Tensor) or part for part in v.mean), MEANS)
 
     def total(one: Tensor, other: Tensor) -> Tensor:
         return gain * (one * other).sum(dim=(2, 3), keepdim=True)
 
     second = [a * total(b, c) for a, b, c in zip(q.second, k.second, v.second, strict=True)]
-    trimmed = (_trimmed(block, need) for block, need in zip(second, (needs[0], needs[1], needs[1]), strict=True))
     through = total(k.tangent, v.second[0]) + total(k.second[0], v.tangent)
     tangent = _trimmed(q.tangent * total(k.second[0], v.second[0]) + q.second[0] * through, needs[0])
-    return replace(v, second=tuple(trimmed), tangent=tangent, roots=v.roots | q.roots | k.roots)
+    roots = v.roots | q.roots | k.roots
+    return replace(v, second=tuple(map(_trimmed, second, (*needs, needs[1]))), tangent=tangent, roots=roots)
 
 
 def _averaged(q: Moments, k: Moments, v: Moments, logits: tuple[float, Tensor], needs: tuple[int, int]) -> Moments:
@@ -229,7 +227,6 @@ def _averaged(q: Moments, k: Moments, v: Moments, logits: tuple[float, Tensor], 
         cross, tangent = ((part + part.permute(1, 0, 3, 2)) / 2 for part in (cross, tangent))
         cross.diagonal(dim1=0, dim2=1).movedim(-1, 0).copy_(left.squeeze(1))
     second = _trimmed(cross, needs[0]), _trimmed(left, needs[1]), _trimmed(right, needs[1])
-    refuse_if(any(isinstance(part, Tensor) or part for part in v.mean), MEANS)
     return replace(v, second=second, tangent=_trimmed(tangent, needs[0]), roots=v.roots | q.roots | k.roots)
 
 

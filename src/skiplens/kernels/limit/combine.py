@@ -124,10 +124,7 @@ def _shaped(signal: Signal) -> Moments:
 
 
 def broadcast(one: Signal, other: Signal) -> Signal:
-    """The first signal at all positions of the second where it has only one, as a gate of whole channels has.
-
-    An axis of one position that a reshape has dropped comes back.
-    """
+    """The first signal at all positions of the second where it has one (a gate of channels), or lost an axis of one."""
     own, like = _shaped(one), _shaped(other)
     mine, theirs = ([[part for part in axis if part[0] == "c"] for axis in of.axes] for of in (own, like))
     if any(a in ([], [("c", 1)]) and b not in ([], [("c", 1)]) for a, b in zip(mine, theirs, strict=False)):
@@ -135,13 +132,11 @@ def broadcast(one: Signal, other: Signal) -> Signal:
     if len(own.grid) < len(like.grid) and [n for n in own.grid if n != 1] == [n for n in like.grid if n != 1]:
 
         def placed(part: Tensor) -> Tensor:
-            twice = own.grid and part.ndim == 2 + 2 * len(own.grid)
-            return part.reshape(*part.shape[:2], *like.grid, *(like.grid if twice else ()))
+            if own.grid and part.ndim == 2 + 2 * len(own.grid):
+                return part.reshape(*part.shape[:2], *like.grid, *like.grid)
+            return part.expand(*part.shape[:2], *own.grid).reshape(*part.shape[:2], *like.grid)
 
-        def means(part: Tensor) -> Tensor:
-            return placed(part.expand(*part.shape[:2], *own.grid))
-
-        return moved(one, lambda inside: inside.mapped(placed, means, like.axes))
+        return moved(one, lambda inside: inside.mapped(placed, placed, like.axes))
     if math.prod(own.grid) != 1 or math.prod(like.grid) == 1 or mine != theirs:
         return one
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from skiplens.base import Float, InvalidInputError, budget_bytes, free_bytes, refuse_if, require_fits
+from skiplens.base.memory import recycling
 from skiplens.base.preserve_state import full_precision, preserve_state
 from skiplens.graph.dissect import dissect
 from skiplens.graph.export import module_calls, module_of
@@ -183,6 +184,7 @@ class ModuleKernel:
         """The matrices of `nngp` and of `ntk`, in the time of the second alone."""
         return tuple(self._matrices(("nngp", "ntk"), X, Y, memory))  # type: ignore[return-value]
 
+    @recycling()
     def _matrices(
         self, quantities: tuple[Quantity, ...], X: Tensor, Y: Tensor | None, memory: int | None
     ) -> list[Tensor]:
@@ -345,7 +347,8 @@ class ModuleKernel:
             X, Y = torch.cat([X, *([] if Y is None else [Y]), example.to(X)]), None
         batch = len(example) if self.coupled else 0
         walk = Walk(self.network, self.variance, self.parameterisation, needs, batch, wide=self._wide)
-        walk = replace(walk, remembers=self._first[0] > 0 if joins is None else joins)
+        maps = vars(self).setdefault("_maps", {})  # for all walks
+        walk = replace(walk, remembers=self._first[0] > 0 if joins is None else joins, maps=maps)
 
         def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             entries = [entry for value in arguments for entry in (value if isinstance(value, list) else [value])]
