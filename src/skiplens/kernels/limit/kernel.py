@@ -90,7 +90,8 @@ def infinite_width(
         if value not in choices:
             raise InvalidInputError(f"There is no {value!r}; choose one of {', '.join(map(str, choices))}.")
     if not isinstance(example, Tensor) or example.is_complex() or example.ndim < 2 or len(example) == 0:
-        raise InvalidInputError("example must be a real tensor of shape (samples, ...) with at least one sample.")
+        came = f"{tuple(example.shape)} {example.dtype}" if isinstance(example, Tensor) else type(example).__name__
+        raise InvalidInputError(f"example must be a real tensor of shape (samples, ...) with samples; it is {came}.")
     if not isinstance(model, nn.Module) or next(model.parameters(), None) is None:
         raise InvalidInputError(f"{type(model).__name__} has no parameters, so nothing in it has a width.")
     if not example.is_floating_point() and not any(
@@ -194,10 +195,9 @@ class ModuleKernel:
         for name, inputs in (("X", X), ("Y", others)):
             kind = "a floating" if example.is_floating_point() else "an integer"
             fits = inputs.is_floating_point() == example.is_floating_point() and inputs.shape[1:] == example.shape[1:]
-            if not fits or not len(inputs):
-                wanted = f"(samples, {', '.join(map(str, example.shape[1:]))}), as the example was"
-                came = f"{tuple(inputs.shape)} {inputs.dtype}"
-                raise InvalidInputError(f"{name} is {came}; give {kind} tensor of shape {wanted}.")
+            wanted = f"(samples, {', '.join(map(str, example.shape[1:]))}), as the example was"
+            words = f"{name} is {tuple(inputs.shape)} {inputs.dtype}; give {kind} tensor of shape {wanted}."
+            refuse_if(not fits or not len(inputs), words)
         if X.dtype == torch.float32 and len(X) * len(others) >= _MANY_ENTRIES and self._tables is not None:
             node, tables = self._sources[0][0], self._tables
             left, right = (directions(self._values(node, part).float()) for part in (X, others))
