@@ -13,6 +13,7 @@ import torch
 from skiplens.base import memory
 from skiplens.base.memory import fresh_empty, fresh_zeros
 
+RECYCLED = 2**17  # numbers that are at least recycled
 SIDE = 3000  # 9 million numbers: above the limit in float64
 
 
@@ -79,6 +80,35 @@ def test_a_system_that_gives_no_pages_leaves_it_to_torch(monkeypatch):
 @pytest.mark.gpu
 def test_on_a_gpu_it_is_torchs_memory():
     assert fresh_empty(torch.empty(0, device="cuda"), SIDE, SIDE).device.type == "cuda"
+
+
+def rooms(count):
+    """Numbers of which nothing else is held, as large as what is recycled."""
+    return [memory.recycled_empty(torch.empty(0, dtype=torch.float64), 2, RECYCLED) for _ in range(count)]
+
+
+def test_memory_that_nothing_holds_is_handed_out_again():
+    with memory.recycling():
+        first, second = rooms(2)
+        assert first.shape == (2, RECYCLED) and first.is_contiguous() and first.dtype == torch.float64
+        place, part = first.data_ptr(), second.fill_(3.0)[1, 5:]
+        del first, second
+        (again, new) = rooms(2)
+        assert again.data_ptr() == place and part.data_ptr() not in range(new.data_ptr(), new.data_ptr() + new.nbytes)
+        new.fill_(4.0)
+        assert (part == 3).all()  # a view holds it
+        held = again.fill_(5.0)
+    (other,) = rooms(1)
+    other.fill_(6.0)
+    assert (held == 5).all()
+
+
+def test_recycled_memory_has_the_dtype_and_size_asked_for():
+    with memory.recycling():
+        rooms(1)
+        like = torch.empty(0, dtype=torch.float32)
+        assert memory.recycled_empty(like, 4, RECYCLED).dtype == torch.float32
+        assert memory.recycled_empty(like, 3).shape == (3,)
 
 
 HEAP = """

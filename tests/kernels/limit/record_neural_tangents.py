@@ -47,6 +47,50 @@ NETWORKS = {
     "image_norm": ((4, 5, 3), ["same", "image_norm", "relu", "same", "relu", "flatten", "dense"]),
     "one_dimension": ((7, 3), ["conv1d", "relu", "conv1d_strided", "leaky", "global", "dense"]),
     "line_attention": ((6, 3), ["conv1d", "attention", "leaky", "attention", "flatten", "dense"]),
+    "mixer": (
+        (5, 4),
+        [
+            "dense",
+            "+",
+            "norm",
+            "mix",
+            "gelu",
+            "mix",
+            "dense",
+            "=",
+            "+",
+            "norm",
+            "dense",
+            "gelu",
+            "dense",
+            "=",
+            "global",
+        ],
+    ),
+    "mixed_flatten": ((5, 4), ["dense", "relu", "mix", "dense", "mix", "relu", "flatten", "dense"]),
+    "linear_attention": (
+        (4, 3),
+        ["dense", "norm", "linear_attention", "norm", "relu", "dense", "linear_attention", "global"],
+    ),
+    "numbers": ((4, 3), ["dense", "relu", "attention_numbers", "norm", "attention", "flatten", "dense"]),
+    "positions": ((4, 3), ["dense", "position_attention", "relu", "dense", "position_attention", "global", "dense"]),
+    "vision": ((4, 3, 3), ["valid", "+", "norm", "image_attention", "=", "relu", "image_attention", "global", "dense"]),
+    "sequence_norm": ((4, 3), ["dense", "sequence_norm", "relu", "dense", "sequence_norm", "attention", "global"]),
+    "joined_positions": ((4, 3), ["dense", "relu", "joined", "attention", "norm", "relu", "global", "dense"]),
+    "joined_channels": ((5, 4, 3), ["same", "relu", "image_concat", "same", "relu", "average", "global", "dense"]),
+    "image_gate": ((5, 4, 3), ["same", "relu", "image_gate", "strided", "relu", "global", "dense"]),
+    "three_factors": (8, ["dense", "relu", "three", "dense", "relu", "dense"]),
+    "groups": ((6, 5, 3), ["same", "relu", "grouped", "relu", "grouped_strided", "relu", "flatten", "dense"]),
+    "groups_global": ((6, 5, 3), ["same", "+", "relu", "grouped", "=", "relu", "grouped_strided", "global", "dense"]),
+    "circular_strided": ((7, 5, 3), ["circular_strided", "relu", "circular", "+", "relu", "circular", "=", "global"]),
+    "circular_line": ((7, 3), ["circular_line", "gelu", "circular_line", "relu", "line_average", "flatten", "dense"]),
+    "edges": ((9, 5, 3), ["same", "relu", "edges", "same", "leaky", "edges", "global", "relu_of_dense", "dense"]),
+    # it resizes the wrong axes of images that are not square
+    "interpolated": (
+        (3, 3, 2),
+        ["same", "relu", "nearest", "same", "gelu", "bilinear", "same", "relu", "flatten", "dense"],
+    ),
+    "cropped": ((6, 5, 3), ["same", "relu", "crop", "same", "relu", "global", "dense"]),
 }
 
 
@@ -55,11 +99,22 @@ def inputs(shape):
     return np.random.default_rng(0).normal(size=(3, *np.atleast_1d(shape)))
 
 
+def mixing(tokens):
+    """A matrix between so many positions."""
+    return np.random.default_rng(1).normal(size=(tokens, tokens)) / tokens**0.5
+
+
 def layers(words):
     import jax
     from neural_tangents import stax
 
     options = {"W_std": WEIGHT, "b_std": BIAS}
+    names = "W_key_std", "W_query_std", "W_value_std", "W_out_std"
+    attention = partial(stax.GlobalSelfAttention, 1, 1, 1, 1, **dict.fromkeys(names, WEIGHT), b_std=BIAS)
+
+    def beside(one, other, join):
+        return stax.serial(stax.FanOut(2), stax.parallel(one(), other()), join)
+
     made = {
         "dense": lambda: stax.Dense(1, **options),
         "same": lambda: stax.Conv(1, (3, 3), padding="SAME", **options),
@@ -89,21 +144,41 @@ def layers(words):
         "bell": stax.Gaussian,
         "sigmoid_like": stax.Sigmoid_like,
         "dropout": lambda: stax.Dropout(0.7),
-        "gate": lambda: stax.serial(
-            stax.FanOut(2),
-            stax.parallel(stax.serial(made["dense"](), stax.Sigmoid_like()), made["dense"]()),
-            stax.FanInProd(),
+        "gate": lambda: beside(
+            lambda: stax.serial(made["dense"](), stax.Sigmoid_like()), made["dense"], stax.FanInProd()
         ),
-        "concat": lambda: stax.serial(
-            stax.FanOut(2),
-            stax.parallel(made["dense"](), stax.serial(made["dense"](), stax.Relu())),
-            stax.FanInConcat(axis=-1),
-        ),
+        "concat": lambda: beside(made["dense"], made["relu_of_dense"], stax.FanInConcat(axis=-1)),
         "flatten": stax.Flatten,
         "global": stax.GlobalAvgPool,
-        "attention": lambda: stax.GlobalSelfAttention(
-            1, 1, 1, 1, W_key_std=WEIGHT, W_query_std=WEIGHT, W_value_std=WEIGHT, W_out_std=WEIGHT, b_std=BIAS
+        "attention": attention,
+        "image_attention": attention,
+        "linear_attention": lambda: attention(linear_scaling=False, attention_mechanism="IDENTITY"),
+        "attention_numbers": lambda: attention(attention_mechanism="IDENTITY"),
+        "position_attention": lambda: attention(pos_emb_type="SUM", W_pos_emb_std=0.8, val_pos_emb=True),
+        "mix": stax.Aggregate,
+        "sequence_norm": lambda: stax.LayerNorm(axis=(1, 2)),
+        "joined": lambda: beside(made["dense"], made["dense"], stax.FanInConcat(axis=1)),
+        "image_concat": lambda: beside(
+            made["same"], lambda: stax.serial(made["same"](), stax.Relu()), stax.FanInConcat(axis=-1)
         ),
+        "image_gate": lambda: beside(
+            lambda: stax.serial(made["same"](), stax.Sigmoid_like()), made["circular"], stax.FanInProd()
+        ),
+        "three": lambda: stax.serial(
+            stax.FanOut(3),
+            stax.parallel(*(stax.serial(made["dense"](), end()) for end in (stax.Sigmoid_like, stax.Relu, stax.Erf))),
+            stax.FanInProd(),
+        ),
+        "grouped": lambda: made["same"](),  # it has none, and infinitely many channels of each group are as many of all
+        "grouped_strided": lambda: made["strided"](),
+        "circular_strided": lambda: stax.Conv(1, (3, 3), (2, 2), padding="CIRCULAR", **options),
+        "circular_line": lambda: stax.Conv(1, (3,), padding="CIRCULAR", **options),
+        "line_average": lambda: stax.AvgPool((3,), (2,), "VALID"),
+        "edges": lambda: stax.AvgPool((3, 3), (2, 2), "SAME", normalize_edges=True),
+        "relu_of_dense": lambda: stax.serial(made["dense"](), stax.Relu()),
+        "nearest": lambda: stax.ImageResize((-1, 6, 6, -1), "nearest"),
+        "bilinear": lambda: stax.ImageResize((-1, 8, 8, -1), "linear"),
+        "crop": lambda: stax.Index(idx=stax.Slice[:, 1:5, ::2]),
     }
     for name, function in {
         "tanh": jax.numpy.tanh,
@@ -133,7 +208,8 @@ def main():
     found = {}
     for name, (shape, words) in NETWORKS.items():
         kernel = layers(words)[2]
-        values = kernel(inputs(shape), None, ("nngp", "ntk"))
+        pattern = np.stack([mixing(shape[0]).T] * 3) if "mix" in words else None
+        values = kernel(inputs(shape), None, ("nngp", "ntk"), pattern=(pattern, pattern))
         found[name] = {"nngp": np.asarray(values.nngp).tolist(), "ntk": np.asarray(values.ntk).tolist()}
     Path(__file__).with_name("neural_tangents.json").write_text(json.dumps(found, indent=1) + "\n")
 

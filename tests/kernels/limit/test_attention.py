@@ -135,7 +135,8 @@ REFUSED = {
         lambda q, k, v: v * torch.einsum("bihd,bjhd->bi", q, k)[..., None, None],
         "neither the product of",
     ),
-    "linear": (lambda q, k, v: by_hand_without_softmax(q, k, v), "aten.einsum.*must be given a softmax"),
+    "masked": (lambda q, k, v: by_hand_without_softmax(q, k, v, BIAS), "aten.einsum.*must be given a softmax"),
+    "shifted": (lambda q, k, v: by_hand_without_softmax(q, k, v, 1.0), "aten.einsum.*must be given a softmax"),
     "unmasked": (lambda q, k, v: v.masked_fill(v > 0, 0.0), "masked_fill.*only logits of attention"),
     "of_values": (lambda q, k, v: v.softmax(-1), "only over the keys of attention"),
     "equal": (lambda q, k, v: scaled_before(q, q, v), "logits of equal queries and keys grow with the root"),
@@ -146,8 +147,8 @@ REFUSED = {
 }
 
 
-def by_hand_without_softmax(q, k, v):
-    return torch.einsum("bhij,bjhd->bihd", torch.einsum("bihd,bjhd->bhij", q, k) / SIZE, v)
+def by_hand_without_softmax(q, k, v, mask):
+    return torch.einsum("bhij,bjhd->bihd", torch.einsum("bihd,bjhd->bhij", q, k) / SIZE + mask, v)
 
 
 @pytest.mark.parametrize("name", REFUSED)

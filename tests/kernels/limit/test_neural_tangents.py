@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from skiplens.kernels import infinite_width
-from tests.kernels.limit.record_neural_tangents import BIAS, NETWORKS, WEIGHT, inputs
+from tests.kernels.limit.record_neural_tangents import BIAS, NETWORKS, WEIGHT, inputs, mixing
 
 RECORDED = json.loads(Path(__file__).with_name("neural_tangents.json").read_text())
 WIDTH = 4
@@ -27,14 +27,25 @@ class Norm(nn.Module):
 class Attention(nn.Module):
     """As neural-tangents has it: queries are keys, no bias but at the end, logits divided by the size."""
 
-    def __init__(self):
+    def __init__(self, tied=True, softmax=True, positions=0.0):
         super().__init__()
         self.query, self.value = (matrix(nn.Linear, WIDTH, WIDTH, bias=False) for _ in range(2))
-        self.out = matrix(nn.Linear, WIDTH, WIDTH)
+        self.key = None if tied else matrix(nn.Linear, WIDTH, WIDTH, bias=False)
+        self.out, self.softmax = matrix(nn.Linear, WIDTH, WIDTH), softmax
+        table = torch.eye(WIDTH) * positions * WIDTH**0.5  # one row per position, independent of the others
+        self.table = nn.Parameter(table) if positions else 0.0
 
     def forward(self, x):
-        q, v = self.query(x)[:, None], self.value(x)[:, None]
-        return self.out(nn.functional.scaled_dot_product_attention(q, q, v, scale=1 / WIDTH)[:, 0])
+        tokens = x.flatten(2).transpose(1, 2) if x.ndim == 4 else x
+        tokens = tokens + self.table
+        q, v = self.query(tokens)[:, None], self.value(tokens)[:, None]
+        k, scale = (q, 1 / WIDTH) if self.key is None else (self.key(tokens)[:, None], WIDTH**-0.5)
+        if self.softmax:
+            heads = nn.functional.scaled_dot_product_attention(q, k, v, scale=scale)
+        else:
+            heads = scale * (q @ k.mT) @ v
+        found = self.out(heads[:, 0])
+        return found.transpose(1, 2).unflatten(2, x.shape[2:]) if x.ndim == 4 else found
 
 
 class Residual(nn.Module):
@@ -71,16 +82,26 @@ class Lines(nn.Module):
         return self.inner(x.transpose(1, 2)).transpose(1, 2)
 
 
-class Two(nn.Module):
-    """Two matrices beside each other, then their product, with a gate, or both together."""
+class Several(nn.Module):
+    """Matrices beside each other, then their product, with gates, or all together."""
 
-    def __init__(self, size, joins):
+    def __init__(self, joins, *layers):
         super().__init__()
-        self.one, self.other = (matrix(nn.Linear, size, WIDTH) for _ in range(2))
-        self.joins = joins
+        self.layers, self.joins = nn.ModuleList(layers), joins
 
     def forward(self, x):
-        return self.joins(self.one(x), self.other(x))
+        return self.joins(*(layer(x) for layer in self.layers))
+
+
+class Mix(nn.Module):
+    """A matrix between positions."""
+
+    def __init__(self, tokens):
+        super().__init__()
+        self.matrix = nn.Parameter(torch.from_numpy(mixing(tokens)), requires_grad=False)
+
+    def forward(self, x):
+        return self.matrix @ x
 
 
 def sigmoid_like(z):
@@ -102,11 +123,22 @@ CONVOLUTIONS = {
     "strided": {"kernel_size": 3, "stride": 2},
     "circular": {"kernel_size": 3, "padding": 1, "padding_mode": "circular"},
     "same_strided": {"kernel_size": 3, "stride": 2, "padding": 1},
+    "grouped": {"kernel_size": 3, "padding": 1, "groups": 2},
+    "grouped_strided": {"kernel_size": 3, "stride": 2, "groups": 2},
+    "circular_strided": {"kernel_size": 3, "stride": 2, "padding": 1, "padding_mode": "circular"},
 }
-LINES = {"conv1d": {"kernel_size": 3, "padding": 1}, "conv1d_strided": {"kernel_size": 2, "stride": 2}}
-PAIRS = {
-    "gate": lambda one, other: sigmoid_like(one) * other,
-    "concat": lambda one, other: torch.cat([one, torch.relu(other)], dim=1),
+LINES = {
+    "conv1d": {"kernel_size": 3, "padding": 1},
+    "conv1d_strided": {"kernel_size": 2, "stride": 2},
+    "circular_line": {"kernel_size": 3, "padding": 1, "padding_mode": "circular"},
+}
+BRANCHES = {  # what joins them, and each
+    "gate": (lambda one, other: sigmoid_like(one) * other, ("dense", "dense")),
+    "image_gate": (lambda one, other: sigmoid_like(one) * other, ("same", "circular")),
+    "three": (lambda one, other, last: sigmoid_like(one) * torch.relu(other) * torch.erf(last), ("dense",) * 3),
+    "concat": (lambda one, other: torch.cat([one, torch.relu(other)], dim=1), ("dense", "dense")),
+    "image_concat": (lambda one, other: torch.cat([one, torch.relu(other)], dim=1), ("same", "same")),
+    "joined": (lambda one, other: torch.cat([one, other], dim=1), ("dense", "dense")),
 }
 FUNCTIONS = {
     "erf": torch.erf,
@@ -114,6 +146,8 @@ FUNCTIONS = {
     "abs": torch.abs,
     "sin": lambda z: 1.2 * torch.sin(0.7 * z + 0.3),
     "cos": torch.cos,
+    "crop": lambda x: x[:, :, 1:5, ::2],
+    "sequence_norm": lambda x: nn.functional.layer_norm(x, x.shape[1:], eps=1e-12),
     "sign": torch.sign,
     "square": torch.square,
     "cube": lambda z: z**3,
@@ -127,8 +161,27 @@ OTHERS = {
     "average": lambda: nn.AvgPool2d(2), "overlapping": lambda: nn.AvgPool2d(3, 1, padding=1),
     "sums": lambda: nn.AvgPool2d(2, divisor_override=1), "flatten": nn.Flatten, "global": Mean,
     "global_sum": lambda: Pointwise(lambda x: x.sum(dim=(2, 3))), "attention": Attention,
+    "image_attention": Attention, "linear_attention": partial(Attention, tied=False, softmax=False),
+    "attention_numbers": partial(Attention, softmax=False), "position_attention": partial(Attention, positions=0.8),
+    "line_average": lambda: Lines(nn.AvgPool1d(3, 2)),
+    "edges": lambda: nn.AvgPool2d(3, 2, padding=1, count_include_pad=False),
+    "nearest": lambda: nn.Upsample(6), "bilinear": lambda: nn.Upsample(8, mode="bilinear"),
     **{name: partial(Pointwise, function) for name, function in FUNCTIONS.items()},
 }  # fmt: skip
+
+
+def weighted(word, size):
+    """A layer of weights with so many coordinates before it; None for other words."""
+    if word == "dense":
+        return matrix(nn.Linear, size, WIDTH)
+    if word in CONVOLUTIONS:
+        return matrix(nn.Conv2d, size, WIDTH, **CONVOLUTIONS[word])
+    if word in LINES:
+        return Lines(matrix(nn.Conv1d, size, WIDTH, **LINES[word]))
+    if word in BRANCHES:
+        joins, words = BRANCHES[word]
+        return Several(joins, *(weighted(inner, size) for inner in words))
+    return nn.Sequential(matrix(nn.Linear, size, WIDTH), nn.ReLU()) if word == "relu_of_dense" else None
 
 
 def network(words, example):
@@ -144,17 +197,8 @@ def network(words, example):
             layers.append(Residual(*branch))
             continue
         value = nn.Sequential(*(stack[-1] if stack else []), *layers).double()(example) if size > 1 else example
-        axis = -1 if value.ndim < 4 else 1
-        if word == "dense":
-            layers.append(matrix(nn.Linear, value.shape[axis], WIDTH))
-        elif word in CONVOLUTIONS:
-            layers.append(matrix(nn.Conv2d, value.shape[axis], WIDTH, **CONVOLUTIONS[word]))
-        elif word in LINES:
-            layers.append(Lines(matrix(nn.Conv1d, value.shape[axis], WIDTH, **LINES[word])))
-        elif word in PAIRS:
-            layers.append(Two(value.shape[axis], PAIRS[word]))
-        else:
-            layers.append(OTHERS[word]())
+        layer = weighted(word, value.shape[-1 if value.ndim < 4 else 1])
+        layers.append(Mix(value.shape[1]) if word == "mix" else layer or OTHERS[word]())
     return nn.Sequential(*layers).double()
 
 

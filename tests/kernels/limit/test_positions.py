@@ -446,3 +446,27 @@ def test_torchs_attention_straight_on_the_inputs(samples):
     X = torch.randn(4, 4, 6, generator=torch.Generator().manual_seed(0)).double()
     found, wanted = (infinite_width(model, X[:samples]).ntk(X) for model in (one, other))
     torch.testing.assert_close(found, wanted)
+
+
+class Column(nn.Module):
+    """Positions in one line, or in a column of an image that one branch reads as a line."""
+
+    def __init__(self, image, readout):
+        super().__init__()
+        kind, size = (nn.Conv2d, (3, 1)) if image else (nn.Conv1d, 3)
+        self.first, self.image, self.readout = kind(2, 6, size), image, readout
+        self.token, self.out = nn.Linear(6, 6), nn.Linear(6 if readout == "mean" else 24, 1)
+
+    def forward(self, x):
+        y = self.first(x[..., None] if self.image else x)
+        z = torch.tanh(self.token(F.relu(y).flatten(2).transpose(1, 2))).transpose(1, 2)
+        y = F.relu(y) + (z[..., None] if self.image else z)
+        return self.out(y.flatten(2).mean(2) if self.readout == "mean" else y.flatten(1))
+
+
+@pytest.mark.parametrize("readout", ["mean", "flatten"])
+def test_an_axis_of_one_position_that_a_branch_drops(readout):
+    X = torch.randn(3, 2, 6, generator=torch.Generator().manual_seed(1)).double()
+    image, line = (Column(kind, readout).double() for kind in (True, False))
+    line.load_state_dict({name: part.view_as(line.state_dict()[name]) for name, part in image.state_dict().items()})
+    torch.testing.assert_close(infinite_width(image, X).both(X), infinite_width(line, X).both(X))

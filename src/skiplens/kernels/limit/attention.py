@@ -137,20 +137,25 @@ def _require_tokens(signal: Any) -> None:
 
 def _attended(walk: Walk, node: fx.Node, logits: Logits, value: Any, causal: bool = False) -> Signal:
     """What the softmax of logits makes of values."""
-    if not logits.weights:
-        raise InvalidInputError("products of queries and keys must be given a softmax before they weigh values")
+    unmasked = not causal and isinstance(logits.mask, float) and not logits.mask
+    refuse_if(not logits.weights and not unmasked, "masked logits must be given a softmax before they weigh values")
     _require_tokens(value)
     mask, needs, tied = _mask(value.moments, logits.mask, causal), walk.needs[node], logits.tied
     query, key, scale, size = logits.query, logits.key, logits.scale, logits.size
     if scale * logits.before * size**0.75 < 1 or size == 1:
         walk.words[node] = "logits ∝ 1/d: numbers" if tied else "logits ∝ 1/d: 0"
         numbers = [scale * size * (tied or 0.0) * block for block in query.moments.second[1:]]
-        weights = [torch.softmax(block + mask, dim=-1) for block in numbers]
+        weights = [torch.softmax(block + mask, dim=-1) if logits.weights else block for block in numbers]
         return moved(value, lambda inside: _weighted(inside, weights, needs), linear=True, carries=False)
     refuse_if(tied, "logits of equal queries and keys grow with the root of the width; divide them by it")
     for signal in (query, key):
         if not isinstance(signal, Unit) or not signal.gaussian:
             raise InvalidInputError("its queries and keys must come from matrices, so that logits are Gaussian")
+    means = any(isinstance(part, Tensor) or part for part in value.moments.mean)  # of gains, offsets
+    refuse_if(means, "its values have a mean, which has no rule yet; take them from a matrix")
+    if not logits.weights:
+        walk.words[node] = "logits ∝ 1/√d, which weigh as they are; many heads"
+        return Mixed(_linear(query.moments, key.moments, value.moments, scale**2 * size, needs))
     walk.notes[AVERAGED] = None
     walk.words[node] = f"logits ∝ 1/√d: mean of {DRAWS:,} draws"
     return Mixed(_averaged(query.moments, key.moments, value.moments, (scale**2 * size, mask), needs))
@@ -190,9 +195,21 @@ def _weighted(value: Moments, weights: list[Tensor], needs: tuple[int, int]) -> 
     second = [a @ block @ b.mT for block, (a, b) in zip(value.second, ends, strict=True)]
     parts = zip(value.mean, weights, strict=True)
     mean = tuple((a @ part[..., None])[..., 0] if isinstance(part, Tensor) else part for part, a in parts)
-    trimmed = (_trimmed(block, need) for block, need in zip(second, (needs[0], needs[1], needs[1]), strict=True))
     tangent = _trimmed(left @ value.tangent @ right.mT, needs[0])
-    return replace(value, second=tuple(trimmed), tangent=tangent, mean=mean)
+    return replace(value, second=tuple(map(_trimmed, second, (*needs, needs[1]))), tangent=tangent, mean=mean)
+
+
+def _linear(q: Moments, k: Moments, v: Moments, gain: float, needs: tuple[int, int]) -> Moments:
+    """Of Gaussian logits without a softmax: E G_ac G′_bd = gain·Σ_q(a, b) Σ_k(c, d) weighs Σ_v(c, d)."""
+
+    def total(one: Tensor, other: Tensor) -> Tensor:
+        return gain * (one * other).sum(dim=(2, 3), keepdim=True)
+
+    second = [a * total(b, c) for a, b, c in zip(q.second, k.second, v.second, strict=True)]
+    through = total(k.tangent, v.second[0]) + total(k.second[0], v.tangent)
+    tangent = _trimmed(q.tangent * total(k.second[0], v.second[0]) + q.second[0] * through, needs[0])
+    roots = v.roots | q.roots | k.roots
+    return replace(v, second=tuple(map(_trimmed, second, (*needs, needs[1]))), tangent=tangent, roots=roots)
 
 
 def _averaged(q: Moments, k: Moments, v: Moments, logits: tuple[float, Tensor], needs: tuple[int, int]) -> Moments:
@@ -210,9 +227,6 @@ def _averaged(q: Moments, k: Moments, v: Moments, logits: tuple[float, Tensor], 
         cross, tangent = ((part + part.permute(1, 0, 3, 2)) / 2 for part in (cross, tangent))
         cross.diagonal(dim1=0, dim2=1).movedim(-1, 0).copy_(left.squeeze(1))
     second = _trimmed(cross, needs[0]), _trimmed(left, needs[1]), _trimmed(right, needs[1])
-    # values have mean 0 unless gains or offsets were added behind their matrix
-    if any(isinstance(part, Tensor) or part for part in v.mean):
-        raise InvalidInputError("its values have a mean, which has no rule yet; take them from a matrix")
     return replace(v, second=second, tangent=_trimmed(tangent, needs[0]), roots=v.roots | q.roots | k.roots)
 
 

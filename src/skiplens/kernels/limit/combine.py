@@ -124,11 +124,19 @@ def _shaped(signal: Signal) -> Moments:
 
 
 def broadcast(one: Signal, other: Signal) -> Signal:
-    """The first signal at all positions of the second where it has only one, as a gate of whole channels has."""
+    """The first signal at all positions of the second where it has one (a gate of channels), or lost an axis of one."""
     own, like = _shaped(one), _shaped(other)
     mine, theirs = ([[part for part in axis if part[0] == "c"] for axis in of.axes] for of in (own, like))
     if any(a in ([], [("c", 1)]) and b not in ([], [("c", 1)]) for a, b in zip(mine, theirs, strict=False)):
         raise InvalidInputError("one draw for all coordinates stays random at any width; give it as many coordinates")
+    if len(own.grid) < len(like.grid) and [n for n in own.grid if n != 1] == [n for n in like.grid if n != 1]:
+
+        def placed(part: Tensor) -> Tensor:
+            if own.grid and part.ndim == 2 + 2 * len(own.grid):
+                return part.reshape(*part.shape[:2], *like.grid, *like.grid)
+            return part.expand(*part.shape[:2], *own.grid).reshape(*part.shape[:2], *like.grid)
+
+        return moved(one, lambda inside: inside.mapped(placed, placed, like.axes))
     if math.prod(own.grid) != 1 or math.prod(like.grid) == 1 or mine != theirs:
         return one
 
@@ -253,8 +261,8 @@ def changed(signal: Signal, by: float | Pair, shift: float | Pair = 0.0) -> Sign
     """The signal times a number, plus a number; both may be different for each input."""
     if isinstance(signal, Concatenation):
         return Concatenation(tuple((width, changed(part, by, shift)) for width, part in signal.parts))
-    if isinstance(signal, Logits) and isinstance(by, float) and not signal.weights:  # softmax takes shifts away
-        return replace(signal, scale=signal.scale * by, mask=signal.mask * by)
+    if isinstance(signal, Logits) and isinstance(by, float) and not signal.weights:
+        return replace(signal, scale=signal.scale * by, mask=signal.mask * by + shift)
     if by == 1.0 and shift == 0.0 and isinstance(signal, Mixed):
         return signal
     if isinstance(signal, Unit) and isinstance(by, float) and isinstance(shift, float):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from skiplens.base import Float, InvalidInputError, budget_bytes, free_bytes, refuse_if, require_fits
+from skiplens.base.memory import recycling
 from skiplens.base.preserve_state import full_precision, preserve_state
 from skiplens.graph.dissect import dissect
 from skiplens.graph.export import module_calls, module_of
@@ -89,7 +90,8 @@ def infinite_width(
         if value not in choices:
             raise InvalidInputError(f"There is no {value!r}; choose one of {', '.join(map(str, choices))}.")
     if not isinstance(example, Tensor) or example.is_complex() or example.ndim < 2 or len(example) == 0:
-        raise InvalidInputError("example must be a real tensor of shape (samples, ...) with at least one sample.")
+        came = f"{tuple(example.shape)} {example.dtype}" if isinstance(example, Tensor) else type(example).__name__
+        raise InvalidInputError(f"example must be a real tensor of shape (samples, ...) with samples; it is {came}.")
     if not isinstance(model, nn.Module) or next(model.parameters(), None) is None:
         raise InvalidInputError(f"{type(model).__name__} has no parameters, so nothing in it has a width.")
     if not example.is_floating_point() and not any(
@@ -183,6 +185,7 @@ class ModuleKernel:
         """The matrices of `nngp` and of `ntk`, in the time of the second alone."""
         return tuple(self._matrices(("nngp", "ntk"), X, Y, memory))  # type: ignore[return-value]
 
+    @recycling()
     def _matrices(
         self, quantities: tuple[Quantity, ...], X: Tensor, Y: Tensor | None, memory: int | None
     ) -> list[Tensor]:
@@ -192,10 +195,9 @@ class ModuleKernel:
         for name, inputs in (("X", X), ("Y", others)):
             kind = "a floating" if example.is_floating_point() else "an integer"
             fits = inputs.is_floating_point() == example.is_floating_point() and inputs.shape[1:] == example.shape[1:]
-            if not fits or not len(inputs):
-                wanted = f"(samples, {', '.join(map(str, example.shape[1:]))}), as the example was"
-                came = f"{tuple(inputs.shape)} {inputs.dtype}"
-                raise InvalidInputError(f"{name} is {came}; give {kind} tensor of shape {wanted}.")
+            wanted = f"(samples, {', '.join(map(str, example.shape[1:]))}), as the example was"
+            words = f"{name} is {tuple(inputs.shape)} {inputs.dtype}; give {kind} tensor of shape {wanted}."
+            refuse_if(not fits or not len(inputs), words)
         if X.dtype == torch.float32 and len(X) * len(others) >= _MANY_ENTRIES and self._tables is not None:
             node, tables = self._sources[0][0], self._tables
             left, right = (directions(self._values(node, part).float()) for part in (X, others))
@@ -345,7 +347,8 @@ class ModuleKernel:
             X, Y = torch.cat([X, *([] if Y is None else [Y]), example.to(X)]), None
         batch = len(example) if self.coupled else 0
         walk = Walk(self.network, self.variance, self.parameterisation, needs, batch, wide=self._wide)
-        walk = replace(walk, remembers=self._first[0] > 0 if joins is None else joins)
+        maps = vars(self).setdefault("_maps", {})  # for all walks
+        walk = replace(walk, remembers=self._first[0] > 0 if joins is None else joins, maps=maps)
 
         def call(node: fx.Node, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             entries = [entry for value in arguments for entry in (value if isinstance(value, list) else [value])]

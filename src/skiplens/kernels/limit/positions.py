@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from skiplens.base.errors import InvalidInputError
+from skiplens.base.memory import recycled_empty
 from skiplens.graph.network import plain_call
 from skiplens.graph.operations import operation
 from skiplens.kernels.limit.combine import moved, pieces, sum_of
@@ -135,42 +136,43 @@ class _Window(NamedTuple):
                 read = slice(start + self.stride * first, start + self.stride * last + 1, self.stride)
                 yield slice(first, last + 1), read
 
+    def places(self, dims: list[int], shape: torch.Size) -> list[Any]:
+        """The shifts as indices of a tensor, along several axes together."""
+        every = [slice(None) if dim not in dims else None for dim in range(len(shape))]
+        return [[tuple(whole or part for whole in every) for part in pair] for pair in self.shifts(shape[dims[0]])]
+
 
 def _summed(block: Tensor, windows: list[_Window]) -> Tensor:
     """A new block of sums over windows of both positions together."""
     count = len(windows)
     if block.ndim == 2 + count or count == 1 or block.device.type != "cpu":
         for axis, window in enumerate(windows):
-            block = _along(block, [axis + 2, axis + 2 + count][: (block.ndim - 2) // count], window)
+            dims = [axis + 2, axis + 2 + count][: (block.ndim - 2) // count]
+            shape = [window.outputs if dim in dims else size for dim, size in enumerate(block.shape)]
+            block = _added(block.new_empty(shape), block, window.places(dims, block.shape))
         return block
     # row by row of the first position, so that what is added up stays in the cache of a processor
     rows, columns = windows
-    width, lead = block.shape[2], block.shape[:2]
-    out = block.new_empty(*lead, rows.outputs, columns.outputs, rows.outputs, columns.outputs)
-    reads: list[list[tuple[int, slice, slice]]] = [[] for _ in range(rows.outputs)]
+    (*lead, width, others), every = block.shape[:4], slice(None)
+    out = recycled_empty(block, *lead, rows.outputs, columns.outputs, rows.outputs, columns.outputs)
+    slab = recycled_empty(block, *lead, others, rows.outputs, others)
+    reads: list[list[Any]] = [[] for _ in range(rows.outputs)]
     for put, read in rows.shifts(width):
         for row, source in zip(range(put.start, put.stop), range(width)[read], strict=True):
-            reads[row].append((source, put, read))
-    for row, terms in enumerate(reads):
-        slab = block.new_zeros(*lead, block.shape[3], rows.outputs, block.shape[5])
-        for source, put, read in terms:
-            slab[:, :, :, put] += block[:, :, source, :, read]
-        out[:, :, row] = _along(slab, [2, 4], columns)
+            reads[row].append(((..., put, every), (every, every, source, every, read)))
+    along = columns.places([2, 4], slab.shape)
+    for row, places in enumerate(reads):
+        _added(out[:, :, row], _added(slab, block, places), along)
     return out
 
 
-def _along(block: Tensor, dims: list[int], window: _Window) -> Tensor:
-    """The sums over a window along the same axis of each position."""
-    total: Tensor | None = None
-    shape = [window.outputs if dim in dims else size for dim, size in enumerate(block.shape)]
-    for put, read in window.shifts(block.shape[dims[0]]):
-        places, taken = ([part if dim in dims else slice(None) for dim in range(block.ndim)] for part in (put, read))
-        if total is None and put == slice(0, window.outputs):
-            total = block[tuple(taken)].clone()
-        else:
-            total = block.new_zeros(shape) if total is None else total
-            total[tuple(places)] += block[tuple(taken)]
-    return block.new_zeros(shape) if total is None else total
+def _added(out: Tensor, block: Tensor, places: list[Any]) -> Tensor:
+    """What is read at each place, added up in `out`; mostly the first is all of it."""
+    whole = [part for _, read in places[:1] if (part := block[read]).shape == out.shape]
+    out.copy_(whole[0]) if whole else out.zero_()
+    for put, read in places[len(whole) :]:
+        out[put].add_(block[read])
+    return out
 
 
 @rule(f"{_POOLS} {_PADS} {_ALONG}")
@@ -195,10 +197,12 @@ def _position_map(walk: Walk, node: fx.Node, signal: Any, *arguments: Any, **key
         raise InvalidInputError("its input is not (samples, channels, positions …)")
     if kinds[0] != {"s"}:
         raise InvalidInputError("its input does not begin with the samples")
-    basis = _unit_vectors(moments)
-    images = plain_call(node, (basis, *arguments), keywords)
-    if bool(plain_call(node, (torch.zeros_like(basis), *arguments), keywords).any()):
-        raise InvalidInputError("it puts numbers other than 0 at new positions, which has no rule yet")
+    images = walk.maps.get(node)
+    if images is None:
+        basis = _unit_vectors(moments)
+        if bool(plain_call(node, (torch.zeros_like(basis), *arguments), keywords).any()):
+            raise InvalidInputError("it puts numbers other than 0 at new positions, which has no rule yet")
+        images = walk.maps[node] = plain_call(node, (basis, *arguments), keywords)
     if any(kinds[axis] == {"c"} and size != 1 for axis, size in enumerate(images.shape[: len(kinds)]) if not named):
         raise InvalidInputError("it adds coordinates of zeros, which has no rule yet")
     kept = [axis for axis in range(1, len(kinds)) if images.ndim == len(kinds) or axis not in named]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from skiplens.base.errors import InvalidInputError
+from skiplens.base.memory import recycled_empty
 from skiplens.graph.network import ResidualNetwork, interpret, plain_call, plan
 from skiplens.graph.operations import COPYING, operation
 from skiplens.kernels.limit.combine import (
@@ -78,6 +79,7 @@ class Walk:
     notes: dict[str, None] = field(default_factory=dict)  # sentences on what was assumed
     remembers: bool = False  # of which draws every value is a sum; see `asked`
     wide: set[fx.Node] = field(default_factory=set)  # what was found to read all pairs of positions
+    maps: dict[fx.Node, Tensor] = field(default_factory=dict)  # what linear maps of positions do to unit vectors
     asked: list[bool] = field(default_factory=list)  # grows where two values of the same draws are joined
     readers: dict[str, fx.Node] = field(default_factory=dict)  # by parameter: the first operation that reads it
 
@@ -170,7 +172,9 @@ def layer(walk: Walk, node: fx.Node, fans: tuple[int, int], weight: Tensor, bias
         if windows:
             kernel = windows(kernel)
             # nothing is trained before the first matrix
-            tangent = torch.zeros_like(kernel) if inside.roots <= {("inputs",)} else windows(tangent)
+            tangent = (
+                windows(tangent) if inside.roots - {("inputs",)} else recycled_empty(kernel, *kernel.shape).zero_()
+            )
         tangent = (tangent.mul_ if windows else tangent.mul)(gain / count)
         tangent.add_(kernel, alpha=own / count)
         kernel = (kernel.mul_ if windows else kernel.mul)(gain / count)

@@ -176,7 +176,7 @@ def paired_data(one: Data, other: Data) -> Moments:
     means = [part.mean(dim=2).view(len(part), *grid) * features**0.5 for part in (a, b)]
     second = cross, own[0].unsqueeze(1), own[1].unsqueeze(0)
     mean, axes = (means[0].unsqueeze(1), means[1].unsqueeze(0)), ((("s", -1),), *parts)
-    found = Moments(second, torch.zeros_like(cross), frozenset({("inputs",)}), mean, one.same, axes)
+    found = Moments(second, cross.new_zeros(()).expand_as(cross), frozenset({("inputs",)}), mean, one.same, axes)
     if one.same:
         found.itself(cross).copy_(found.variances[0].squeeze(1))
     return found
