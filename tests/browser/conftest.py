@@ -92,7 +92,7 @@ def look(visit: Callable[..., Page]) -> Callable[..., Page]:
 def runs(tmp_path_factory) -> Iterator[Path]:
     """A folder of runs, with a hostile name in it and a secret beside it."""
     from skiplens.papers.study import MODULES
-    from tests.explorer.run_folders import HOSTILE, report, write_report, write_study
+    from tests.explorer.run_folders import HOSTILE, report, write_comparison, write_gallery, write_report, write_study
 
     folder = tmp_path_factory.mktemp("explorer")
     MODULES["small"] = "tests.papers.small_study"
@@ -102,6 +102,8 @@ def runs(tmp_path_factory) -> Iterator[Path]:
     write_report(folder / "runs" / "second", report("Second", energy=(1.0, 0.0, 0.0, 0.0, 1.0)))
     write_report(folder / "runs" / HOSTILE, report(HOSTILE))
     write_study(folder / "runs" / "study")
+    write_gallery(folder / "runs" / "gallery")
+    write_comparison(folder / "runs" / "pair")
     torch.set_default_dtype(torch.float32)
     yield folder / "runs"
     del MODULES["small"]

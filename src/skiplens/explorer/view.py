@@ -46,6 +46,7 @@ class Drawing:
     code: str = ""  # lines of Python that make the same numbers; they leave the main one in `result`
     notes: tuple[str, ...] = ()  # what a person should know before believing it
     downloads: tuple[Download, ...] = ()  # files beside the exported pictures
+    cards: tuple[Mapping[str, str], ...] = ()  # what can be opened: name, address, kind, about, says, severity
     page: str = ""  # the address of a whole page of this server that is shown in a frame
     beside: int = 1  # so many of the first figures are main ones and stand side by side
 

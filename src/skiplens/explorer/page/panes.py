@@ -144,6 +144,8 @@ def _below_the_main_figure(drawn: Drawn) -> list[Component]:
     ]
     if others:
         parts.append(html.Div(others, className="figures"))
+    if drawing.cards:
+        parts.append(html.Div([_card(card) for card in drawing.cards], className="cards"))
     if drawing.rows:
         parts.append(_table(drawn))
     if drawing.downloads:
@@ -194,6 +196,12 @@ def _check(check: Check) -> Component:
         ],
         className=f"check {check.state}",
     )
+
+
+def _card(card: Mapping[str, str]) -> Component:
+    name, says = html.H2(dcc.Link(card["name"], href=card["address"])), html.P(card["says"], className="lead")
+    small = [html.P(words, className="soft") for words in (f"{card['kind']}, {card['written']}", card["about"])]
+    return html.Article([name, small[0], says, small[1]], className=f"card finding severity-{card['severity']}")
 
 
 def _table(drawn: Drawn) -> Component:
