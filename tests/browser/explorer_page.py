@@ -78,6 +78,21 @@ def wait(page: Page, condition: str) -> None:
         page.wait_for_timeout(50)
 
 
+def pull(page: Page, name: str, right: float, up: float) -> None:
+    """Take a dot of the network by its middle, so many pixels to the right and up."""
+    wait(page, "document.querySelector('#network svg')")
+    handle = page.locator(f"#network .{name}.handle")
+    looks = iter(range(200))
+    while (box := handle.bounding_box()) is None:  # an answer that comes just now draws it anew
+        assert next(looks, None) is not None, "it is never seen"
+        page.wait_for_timeout(50)
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + right, y - up, steps=3)
+    page.mouse.up()
+
+
 def curve(page: Page, name: str = "energy of all paths of this length") -> list[float]:
     """The heights of a curve of the main picture, as they are drawn; pictures come after their words, so it waits."""
     end = time.monotonic() + PATIENCE

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from skiplens.explorer.views import theory_views
 from tests.browser.contrast import contrast
-from tests.browser.explorer_page import curve, served, settled, visits, wait, wait_for_points
+from tests.browser.explorer_page import curve, pull, served, settled, visits, wait, wait_for_points
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 NAMES = [view.name for view in theory_views()]
@@ -73,20 +73,6 @@ def test_a_slider_changes_the_plot_the_words_and_the_address(explore):
     expect(page.locator(".says")).to_contain_text("Of 10 layers")
 
 
-def pull(page: Page, name: str, right: float, up: float) -> None:
-    wait(page, "document.querySelector('#network svg')")
-    handle = page.locator(f"#network .{name}.handle")
-    looks = iter(range(200))
-    while (box := handle.bounding_box()) is None:  # an answer that comes just now draws it anew
-        assert next(looks, None) is not None, "it is never seen"
-        page.wait_for_timeout(50)
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x + right, y - up, steps=3)
-    page.mouse.up()
-
-
 @pytest.mark.slow
 def test_the_network_is_pulled_and_played(explore):
     page = settled(explore("/paths?depth=30&beta=0.5"))
@@ -94,7 +80,7 @@ def test_the_network_is_pulled_and_played(explore):
     before = [page.evaluate(light, kind) for kind in ("trunk", "ribbon")]
     start = float(slider(page, "Depth ratio β").input_value())
     ends = [float(slider(page, "Depth ratio β").get_attribute(end)) for end in ("min", "max")]
-    pull(page, "beta", 0, 7.6)  # a tenth of the 76 pixels that are the whole slider
+    pull(page, "strength", 0, 7.6)  # a tenth of the 76 pixels that are the whole slider
     wanted = start + (ends[1] - ends[0]) / 10
     assert float(slider(page, "Depth ratio β").input_value()) == pytest.approx(wanted, abs=0.02 * (ends[1] - ends[0]))
     expect(field(page, "Depth ratio β")).not_to_have_value("0.5")

@@ -177,8 +177,8 @@ class TestReports:
         write_report(root / "a", report("One"))
         write_report(root / "b", report("Two"))
         drawing = shown(root, run="b,a")
-        assert [row["model"] for row in drawing.rows] == ["Two", "One"]
-        assert run_code(drawing) == [row["verdict"] for row in drawing.rows]
+        assert [card["about"] for card in drawing.cards] == ["Two", "One"]
+        assert run_code(drawing) == [card["says"] for card in drawing.cards]
 
     def test_a_reading_without_curves_says_so(self, root):
         write_report(root / "a", report())

@@ -78,11 +78,9 @@ class RunsView(View):
         if self.folder is None:
             return Drawing(says="There is no folder of runs. Name one: skiplens explore RUNS_DIR.")
         runs, given = self.folder.runs(), self.folder.given
-        if not runs:
-            return Drawing(
-                says=f"There are no reports or studies in {given}. Write one: skiplens inspect --out {given}/mine."
-            )
-        says = f"{len(runs)} runs in {given}. Choose one to open it, several to compare them."
+        says = f"There are no reports or studies in {given}. Write one: skiplens inspect --out {given}/mine."
+        if runs:
+            says = f"{len(runs)} runs in {given}. Choose one to open it, several to compare them."
         return Drawing(says=says, cards=tuple(map(told, runs)))
 
 
@@ -100,16 +98,13 @@ def _further_controls(chosen: Sequence[Run], words: Mapping[str, str]) -> tuple[
 
 
 def _draw(chosen: Sequence[Run], values: Values, measured: Any) -> Drawing:
-    labels, folders = [run.label for run in chosen], [run.path for run in chosen]
     kinds = {run.kind for run in chosen}
     if kinds == {"report"}:
-        reports = [runs_folder.load_report(folder) for folder in folders]
+        reports = [runs_folder.load_report(run.path) for run in chosen]
         kind = values.get("reading", _VERDICT)
-        if len(chosen) == 1:
-            return _draw_report(reports[0], kind, folders[0], chosen[0].page)
-        return _draw_reports(labels, reports, kind, folders)
+        return _draw_report(chosen[0], reports[0], kind) if len(chosen) == 1 else _draw_reports(chosen, reports, kind)
     if kinds == {"study"}:
-        return _draw_study(chosen[0], values, measured) if len(chosen) == 1 else _draw_studies(labels, folders)
+        return _draw_study(chosen[0], values, measured) if len(chosen) == 1 else _draw_studies(chosen)
     if kinds == {"comparison"} and len(chosen) == 1:
         return _draw_comparison(chosen[0])
     raise InvalidInputError(
@@ -129,34 +124,28 @@ def _reading_control(reports: Sequence[Report]) -> Choice:
     return Choice("reading", "Reading", ((_VERDICT, "The report"), *titles.items()), default=_VERDICT, help=about)
 
 
-def _draw_report(report: Report, kind: str, folder: Path, address: str) -> Drawing:
+def _draw_report(run: Run, report: Report, kind: str) -> Drawing:
     """A report as its own page, or one of its readings with its figures drawn anew."""
     if kind == _VERDICT:
-        code = snippet("report", folder=str(folder))
-        return Drawing(says=f"{report.title}: {report.verdict}", page=address, code=code)
+        code = snippet("report", folder=str(run.path))
+        return Drawing(says=f"{report.title}: {report.verdict}", page=run.page, code=code)
     section = section_of(next(reading for reading in report.readings if reading.kind == kind))
     return Drawing(
         figures=section.figures,
         says=section.sentence,
         facts=section.facts,
         rows=section.rows,
-        code=snippet("reading", folder=str(folder), kind=kind),
+        code=snippet("reading", folder=str(run.path), kind=kind),
         notes=(*section.notes, "; ".join(f"{label}: {value}" for label, value in section.provenance if value)),
     )
 
 
-def _draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, folders: Sequence[Path]) -> Drawing:
+def _draw_reports(runs: Sequence[Run], reports: Sequence[Report], kind: str) -> Drawing:
     """One reading of all reports, or their verdicts."""
-    names = [str(folder) for folder in folders]
+    names, labels = [str(run.path) for run in runs], [run.label for run in runs]
     if kind == _VERDICT:
-        return Drawing(
-            says=f"{len(reports)} reports. Choose a reading to see its curves and numbers side by side.",
-            rows=tuple(
-                {"run": label, "model": report.title, "verdict": report.verdict}
-                for label, report in zip(labels, reports, strict=True)
-            ),
-            code=snippet("reports", folders=names),
-        )
+        says = f"{len(reports)} reports. Choose a reading to see its curves and numbers side by side."
+        return Drawing(says=says, cards=tuple(map(told, runs)), code=snippet("reports", folders=names))
     models = [ComparedModel(label, (report,)) for label, report in zip(labels, reports, strict=True)]
     rows = [
         {"number": number.label, **dict(zip(labels, map(mean_and_spread, number.values), strict=True))}
@@ -278,19 +267,18 @@ def _known_item(name: str) -> Item | None:
         return None
 
 
-def _draw_studies(labels: Sequence[str], folders: Sequence[Path]) -> Drawing:
+def _draw_studies(runs: Sequence[Run]) -> Drawing:
     """A table of all claims, and whether the studies agree on them."""
-    by_claim = [{f"{_item_name(row)}/{row.get('claim')}": row for row in load_verdicts(folder)} for folder in folders]
-    claims = list(dict.fromkeys(claim for found in by_claim for claim in found))
-    rows = [
-        {"claim": claim, **{label: _verdict(found.get(claim)) for label, found in zip(labels, by_claim, strict=True)}}
-        for claim in claims
-    ]
-    differing = sum(len({found[claim].get("verdict") for found in by_claim if claim in found}) > 1 for claim in claims)
+    studies = {
+        run.label: {f"{_item_name(row)}/{row.get('claim')}": row for row in load_verdicts(run.path)} for run in runs
+    }
+    claims = list(dict.fromkeys(claim for found in studies.values() for claim in found))
+    verdicts = ({row[claim].get("verdict") for row in studies.values() if claim in row} for claim in claims)
+    differing = sum(len(words) > 1 for words in verdicts)
     return Drawing(
         says=f"{len(claims)} claims; the runs have different verdicts on {differing} of them.",
-        rows=tuple(rows),
-        code=snippet("studies", files=[str(folder / "verdicts.json") for folder in folders]),
+        rows=tuple({"claim": c} | {label: _verdict(found.get(c)) for label, found in studies.items()} for c in claims),
+        code=snippet("studies", files=[str(run.path / "verdicts.json") for run in runs]),
     )
 
 

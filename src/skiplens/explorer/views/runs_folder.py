@@ -7,9 +7,9 @@ import csv
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatch
 from functools import lru_cache
@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from skiplens.base import BrokenFileError, InvalidInputError, readable, refuse_if
 from skiplens.base.files import read_json
+from skiplens.explorer.control import Control
 from skiplens.readings import Reading, read_file
 from skiplens.report.gallery import shown_word
 from skiplens.report.inspection import Report
@@ -168,12 +169,25 @@ def _told(path: Path, changed: float) -> dict[str, str]:
     content = _json(path)
     if isinstance(content, list):
         return {"about": ", ".join(dict.fromkeys(row["study"] for row in content)), "says": counted(content)}
-    if "models" in content:
-        return {"about": " and ".join(one["name"] for one in content["models"]), "says": str(content["verdict"])}
-    found = [finding["severity"] for finding in content.get("findings", ())]
-    severity = next((worst for worst in ("critical", "warning") if worst in found), "")
-    kind = "improvement" if "improvement" in [one["kind"] for one in content["readings"]] else "report"
-    return {"about": str(content["title"]), "says": str(content["verdict"]), "severity": severity, "kind": kind}
+    about = str(content["title"]) if "title" in content else " and ".join(one["name"] for one in content["models"])
+    found = {finding["severity"] for finding in content.get("findings", ())} & {"critical", "warning"}
+    improved = "improvement" in [one["kind"] for one in content.get("readings", ())]
+    said = {"about": about, "says": str(content["verdict"]), "severity": min(found, default="")}
+    return said | ({"kind": "improvement"} if improved else {})
+
+
+def with_models(controls: Sequence[Control], runs: RunsFolder | None) -> tuple[Control, ...]:
+    """The controls of a theory view; the last one, for a model on its curves, offers the reports that there are."""
+    *others, ghost = tuple[Any, ...](controls)
+    found = tuple((run.word, run.label) for run in (runs.runs() if runs else ()) if run.kind == "report")
+    return (*others, replace(ghost, options=(*ghost.options, *found))) if found else tuple(others)
+
+
+def model_among(runs: RunsFolder | None, values: Mapping[str, Any]) -> tuple[str, Report] | None:
+    """The name and the report of the model that is laid over the theory, if there is one."""
+    word = values.get("ghost", "none")
+    run = runs.run(word) if runs is not None and word != "none" else None
+    return None if run is None else (run.label, load_report(run.path))
 
 
 def counted(rows: Iterable[Row]) -> str:
