@@ -88,6 +88,22 @@ def look(visit: Callable[..., Page]) -> Callable[..., Page]:
     return drawn
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A report with bad names."""
+    from tests.browser.report_page import made  # not before the hook that checks shapes
+
+    return made().save(tmp_path / "a report #1.html")
+
+
+@pytest.fixture
+def whole_path(tmp_path: Path) -> Path:
+    """The same with the readings of all lenses."""
+    from tests.browser.report_page import made
+
+    return made(whole=True).save(tmp_path / "whole.html")
+
+
 @pytest.fixture(scope="package")
 def runs(tmp_path_factory) -> Iterator[Path]:
     """A folder of runs, with a hostile name in it and a secret beside it."""
