@@ -2,6 +2,7 @@
 
 import csv
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,16 @@ from playwright.sync_api import Page, expect
 
 from skiplens.explorer.views import theory_views
 from tests.browser.contrast import contrast
-from tests.browser.explorer_page import curve, pull, served, settled, visits, wait, wait_for_points
+from tests.browser.explorer_page import (
+    curve,
+    missing_for_a_screen_reader,
+    pull,
+    served,
+    settled,
+    visits,
+    wait,
+    wait_for_points,
+)
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 NAMES = [view.name for view in theory_views()]
@@ -343,6 +353,15 @@ def test_it_is_used_by_keyboard_alone_and_told_by_a_screen_reader(explore):
     page.get_by_text("C, width, ρ", exact=True).click()
     page.wait_for_url("**given=scale&**")
     expect(page.locator("label[aria-selected]")).to_have_count(0)  # a label cannot be selected, its button is
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_view_has_names_for_a_screen_reader(explore, name):
+    page = settled(explore(f"/{name}"))
+    assert missing_for_a_screen_reader(page) == []
+    levels = page.locator("main :is(h1, h2, h3)").evaluate_all("all => all.map(e => Number(e.tagName[1]))")
+    assert levels[0] == 1 and all(below <= above + 1 for above, below in pairwise(levels))
 
 
 @pytest.mark.slow
