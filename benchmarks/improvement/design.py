@@ -154,17 +154,22 @@ def _mean(losses: Mapping[str, float], seeds: Collection[str]) -> float:
 def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Each case, then whether designs are as good everywhere and better where it is deep."""
     guesses = {row["task"]: float(row["guess"]) for row in rows}
+    built: dict[tuple[str, str, int, str], set[str]] = defaultdict(set)
+    for row in rows:
+        built[row["family"], row["task"], int(row["depth"]), row["network"]].add(row["choices"])
     good, better, deep, cases = 0, 0, 0, 0
     for (family, name, depth), ends in sorted(best_ends(rows).items()):
         if set(ends) != set(NETWORKS):
             continue
-        own, other = ends["designed"], min(ends[network] for network in NETWORKS[1:])
+        own, (other, rival) = ends["designed"], min((ends[network], network) for network in NETWORKS[1:])
         small = max(own, other) <= LEARNT * guesses[name]
-        cases, good = cases + 1, good + (small or own <= ALIKE * other)
+        same = built[family, name, depth, "designed"] == built[family, name, depth, rival]
+        cases, good = cases + 1, good + (small or same or own <= ALIKE * other)
         if depth == max(DEPTHS):
             deep, better = deep + 1, better + (own < other)
         told = ", ".join(f"{network} {ends[network]:.3g}" for network in NETWORKS)
-        yield f"{family} on {name}, depth {depth}: {told}" + " (both have learnt it by heart)" * small
+        notes = " (both have learnt it by heart)" * small + f" (the design is the same network: {rival})" * same
+        yield f"{family} on {name}, depth {depth}: {told}{notes}"
     words = f"of {deep} at depth {max(DEPTHS)} better in {better}"
     yield f"{cases} cases: as good as the better usual one in {good}; {words}"
 

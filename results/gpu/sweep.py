@@ -5,7 +5,8 @@ time, whose readings are stored when they end. When the minutes are over, the la
 command goes on from there. A group that fails is tried again with half as many networks, at last with one and without
 a CUDA graph; what fails then is named and passed over. Then `skiplens reproduce STUDY/ITEM --preset paper --out FOLDER`
 gives verdicts and figures, on any machine. Several of these commands with other parts, or with other shares of the
-same parts (`--share 1/3`, `--share 2/3`, …), may share FOLDER and, under MPS, the GPU.
+same parts (`--share 1/3`, `--share 2/3`, …), may share FOLDER and, under MPS, the GPU; each with `--at-once 1` is
+fastest.
 """
 
 import argparse
@@ -216,14 +217,19 @@ WHOLE = Share()
 
 
 def main(
-    folder: Path, minutes: float, parts: Sequence[str] = (), preset: Preset = "paper", share: Share = WHOLE
+    folder: Path,
+    minutes: float,
+    parts: Sequence[str] = (),
+    preset: Preset = "paper",
+    share: Share = WHOLE,
+    most: int | None = None,
 ) -> None:
-    """Do what is missing of the parts, group by group, until the time is over."""
+    """Do what is missing of the parts, group by group of `most` networks, until the time is over."""
     claim_folder(folder, preset)
     end = time.monotonic() + 60 * minutes
     for part in parts or PARTS:
         try:
-            over = not do(part, folder, end, preset, share)
+            over = not do(part, folder, end, preset, share, most)
         except Exception:
             traceback.print_exc()
             say(f"{part}: failed, the next part begins")
@@ -234,11 +240,12 @@ def main(
     say("all parts are through")
 
 
-def do(part: str, folder: Path, end: float, preset: Preset, share: Share = WHOLE) -> bool:
+def do(part: str, folder: Path, end: float, preset: Preset, share: Share = WHOLE, most: int | None = None) -> bool:
     """Train what is missing of a part; False where the time was over before."""
     planned, how, at_once = PARTS[part]
-    runs = share.its(planned(preset))
+    runs, at_once = share.its(planned(preset)), min(at_once, most or at_once)
     store, way, passed_over, in_a_row = Store(folder / "store"), kept_way(folder, part), set[str](), 0
+    way.at_once = min(way.at_once, at_once)
     while every := groups(runs, store, way.at_once, passed_over):
         group = every[0]
         gc.collect()  # what the group before has left on the GPU
@@ -347,5 +354,6 @@ if __name__ == "__main__":
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
     parser.add_argument("--preset", default="paper", help="smoke and laptop show on a processor that everything runs")
     parser.add_argument("--share", type=Share.read, default=WHOLE, help="2/3: every third replicate, from the second")
+    parser.add_argument("--at-once", type=int, help="so many networks as one program, instead of the part's number")
     asked = parser.parse_args()
-    main(asked.folder, asked.minutes, asked.parts, asked.preset, asked.share)
+    main(asked.folder, asked.minutes, asked.parts, asked.preset, asked.share, asked.at_once)

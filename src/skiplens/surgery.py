@@ -9,6 +9,7 @@ from skiplens.edits.structure import move_norms as move_norms
 from skiplens.edits.structure import norms_first as norms_first
 from skiplens.edits.structure import remove_norms as remove_norms
 from skiplens.edits.structure import replace_activations as replace_activations
+from skiplens.edits.structure import set_drop_rates as set_drop_rates
 from skiplens.edits.structure import standardise_inputs as standardise_inputs
 from skiplens.edits.structure import undo_softmax as undo_softmax
 from skiplens.edits.surgery import add_average_pool_skips as add_average_pool_skips

@@ -82,7 +82,7 @@ def train_at(work, rate):
 
 def ends(network, losses, depth=200, rate="0.1"):
     case = {"family": "mlp", "task": "digits", "depth": depth, "network": network, "rate": rate, "guess": "2"}
-    return [case | {"loss": loss, "seed": str(seed)} for seed, loss in enumerate(losses)]
+    return [case | {"loss": loss, "seed": str(seed), "choices": network} for seed, loss in enumerate(losses)]
 
 
 def test_designs_are_judged_at_the_rate_that_is_best_over_seeds():
@@ -100,6 +100,18 @@ def test_designs_are_judged_at_the_rate_that_is_best_over_seeds():
     assert last.startswith("0 cases"), "what is not trained yet is not judged"
     first, *_ = design.summary(rows[:-1])
     assert first.endswith("designed 0.01, usual 0.3, usual with shortcuts 0.25"), "over the seeds that all have"
+
+
+def test_a_design_that_is_the_usual_network_is_as_good_as_that():
+    rows = [*ends("designed", ["0.4"], 50), *ends("usual", ["0.9"], 50), *ends("usual with shortcuts", ["0.3"], 50)]
+    *_, last = design.summary(rows)
+    assert last.startswith("1 cases: as good as the better usual one in 0")
+    rows[0]["choices"] = "usual with shortcuts"
+    first, last = design.summary(rows)
+    assert first.endswith("(the design is the same network: usual with shortcuts)") and "one in 1;" in last
+    rows[0]["choices"] = "usual"
+    *_, last = design.summary(rows)
+    assert "one in 0;" in last, "not the better one"
 
 
 def test_the_usual_network_is_trained_as_anybody_would(monkeypatch):

@@ -21,7 +21,7 @@ def says(page):
 
 
 def hypothesis(page, label):
-    return page.locator(".checks li", has_text=f"{label}:")
+    return page.locator(".checks li", has_text=f"({label})")
 
 
 def result_of(page):
@@ -103,7 +103,7 @@ class TestJacobians:
         page.get_by_label("blocks", exact=True).check()
         expect(page.locator("#hero h3")).to_have_text("Blocks from 30 to 7 features")
 
-    def test_hypotheses_turn_red_and_green(self, explore):
+    def test_hypotheses_turn_red_and_blue(self, explore):
         page = settled(explore("/jacobians?topic=theorem"))
         expect(page.locator(".checks .holds")).to_have_count(18)
         page.get_by_label("ReLU").check()

@@ -39,10 +39,10 @@ def test_words_can_be_read_in_both_looks(path, visit, scheme):
     assert page.locator("html").get_attribute("data-theme") == scheme
     word = "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
     paper, panel = page.evaluate(word, "--paper"), page.evaluate(word, "--panel")
-    for name in ("--ink", "--soft", "--accent", "--join", "--critical", "--good"):
+    for name in ("--ink", "--soft", "--accent", "--join", "--warning", "--critical", "--good"):
         for behind in (paper, panel):
             assert contrast(page.evaluate(word, name), behind) >= 4.5, (name, behind)
-    for name in ("--critical", "--join"):
+    for name in ("--critical", "--warning"):
         assert contrast(page.evaluate(word, "--on-colour"), page.evaluate(word, name)) >= 4.5
 
 

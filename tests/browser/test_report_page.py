@@ -22,9 +22,12 @@ def test_a_card_answers_a_question_and_unfolds(whole_path, look):
     assert bar["x"] - marker["width"] <= marker["x"] <= bar["x"] + bar["width"]
     assert card.locator(".plot").count() > 1 and card.locator(".plot:visible").count() == 1
     assert not card.locator("table").first.is_visible()
+    narrow = card.locator(".main-svg:visible").first.bounding_box()["width"]
     card.locator(".more > summary").click()
     read_on(page)
     assert card.locator("table").first.is_visible()
+    wide = card.locator(".main-svg:visible").first.bounding_box()["width"]
+    assert wide > 1.5 * narrow, "the card takes the whole width then, and so does its picture"
 
 
 @pytest.mark.parametrize("script", ["", "Object.defineProperty(navigator, 'clipboard', {value: undefined})"])

@@ -24,7 +24,7 @@ FULL = "the steepest direction curves that many times more than the flattest ten
         ),
         (
             {"method": "lanczos", **ENDS, "condition_interval": (6.0, 9.0), "index_interval": (0.35, 0.45)},
-            "between 6 and 9: " + FULL + ". It curves down in 35 % to 45 % of all directions.",
+            "between 6 and 9: " + FULL + ". It curves down in 35 to 45 % of all directions.",
         ),
         (
             {"method": "lanczos", **ENDS, "index_interval": (0.0, 0.9), "negative_mass_error": 0.02},
@@ -48,8 +48,8 @@ def test_the_facts_have_error_bars_where_they_are_sampled():
     )
     facts = dict(curvature_section(reading).facts)
     assert facts["trace"] == "5.00 ± 0.25"
-    assert facts["index (share of directions that lead down)"] == "40 % (95 %: from 30 % to 50 %)"
-    assert facts["condition number (|λ|max over the 10 % quantile of |λ|)"] == "8 (95 %: from 6 to infinity)"
+    assert facts["index (share of directions that lead down)"] == "40 % (95 %: 30 to 50 %)"
+    assert facts["condition number (|λ|max over the 10 % quantile of |λ|)"] == "8 (95 %: 6 to ∞)"
     assert facts["largest eigenvalue"] == "4 (an eigenvalue lies within 0.01)"
     assert facts["smallest eigenvalue"] == "−1 (an eigenvalue lies within 0.02)"
     assert facts["step up to which the quadratic model of the loss falls (2/λmax)"] == "0.5"

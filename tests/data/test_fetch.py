@@ -1,4 +1,5 @@
 import errno
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from skiplens.base.errors import DataError
 from skiplens.base.files import file_lock
 from skiplens.data.download import cache_folder
-from skiplens.data.fetch import available, fill_cache, get
+from skiplens.data.fetch import available, fill_cache, get, place_of
 from tests.data.host import serving
 from tests.data.toy import ToyColours, ToyDigits, gzipped, tarred, write_all
 
@@ -162,3 +163,13 @@ def test_the_list_says_where_each_set_is(tmp_path, known, host):
     assert {row.name: row.place for row in available()}["toy-digits"] == str(cache_folder() / "toy-digits")
     folder = write_all(tmp_path / "mine", ToyDigits.contents)
     assert {row.name: row.place for row in available(folder)}["toy-digits"] == str(folder)
+
+
+def test_what_the_users_folder_has_is_found_where_no_cache_can_be(tmp_path, known, monkeypatch):
+    known(ToyDigits.data_set())
+    folder = write_all(tmp_path / "mine", ToyDigits.contents)
+    monkeypatch.setenv("SKIPLENS_DATA", str(folder))
+    monkeypatch.delenv("SKIPLENS_CACHE")
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    assert place_of("toy-digits") == folder
+    assert_digits(get("toy-digits"))

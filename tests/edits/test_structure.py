@@ -232,7 +232,20 @@ def test_cross_entropy_of_undone_probabilities_is_that_of_the_scores(network):
     assert torch.allclose(F.cross_entropy(made(X), targets), F.cross_entropy(network(X), targets), rtol=1e-12)
 
 
+def test_other_shares_are_dropped_in_training_alone():
+    model = nn.Sequential(nn.Dropout(0.9), nn.Linear(4, 4), nn.Dropout(0.0), nn.MultiheadAttention(4, 2, dropout=0.5))
+    assert structure.drop_rates(model) == {"0": 0.9, "3": 0.5}
+    made = structure.set_drop_rates(model, {"0": 0.25, "3": 0.0})
+    assert structure.drop_rates(made) == {"0": 0.25} and structure.drop_rates(model)["0"] == 0.9
+    torch.manual_seed(0)
+    kept = made[0](torch.ones(100_000))
+    assert float((kept > 0).double().mean()) == pytest.approx(0.75, abs=4 * (0.75 * 0.25 / 100_000) ** 0.5)
+    ones = torch.ones(8, 4, dtype=model[1].weight.dtype)
+    assert torch.equal(made.eval()[:3](ones), model.eval()[:3](ones))
+
+
 _CALLED = {
+    "set_drop_rates": {"rates": {}},
     "add_shortcuts": {"spans": [["1", "2"]], "zeros": ["2.weight"]},
     "add_norms": {"layers": ["0"], "kind": "layer"},
     "replace_activations": {"modules": ["1"], "by": "gelu"},
@@ -272,6 +285,8 @@ def test_code_to_paste_makes_the_same_change(network, name):
         ),
         (lambda n: structure.add_norms(n, ["1"]), "'1' is a Tanh"),
         (lambda n: structure.add_scales(n, ["9"]), "no module '9'"),
+        (lambda n: structure.set_drop_rates(n, {"1": 0.5}), "'1' cannot drop"),
+        (lambda n: structure.set_drop_rates(nn.Sequential(nn.Dropout()), {"0": 1.0}), "a share of 1: name"),
         (lambda n: structure.remove_norms(n, ["1"]), "'1' is a Tanh; wanted a batch, layer"),
         (lambda n: structure.move_norms(n, {"0": ["1"]}), "'0' is a Linear; wanted a batch, layer"),
         (lambda n: structure.add_norms(n, ["0"], "group"), "wanted 'layer' or 'batch'"),

@@ -289,6 +289,14 @@ def test_post_norm_and_sigmoid_are_offered_a_change():
     assert "relu" in offered(plain(activation=nn.Sigmoid))
 
 
+def test_heavy_dropout_is_made_light_even_where_outputs_stay():
+    model = nn.Sequential(nn.Dropout(0.9), plain())
+    found = {change.name: change for change in changes_for(patient(model), "outputs")[0]}["drop_less"]
+    made = changed(model, (found,), X)
+    assert made[0].p == pytest.approx(0.1) and torch.equal(made.eval()(X), model.eval()(X))
+    assert "drop_less" not in offered(nn.Sequential(nn.Dropout(0.5), plain()))
+
+
 def test_a_large_head_is_made_small():
     model = plain(2)
     model[-1].weight.data.mul_(100)

@@ -287,7 +287,12 @@ def test_each_change_is_told_its_share_of_the_gain(better):
     gains = torch.tensor([3.0, 1.0, -0.5], dtype=torch.float64)
     three = replace(better.reading, changes=("a", "b", "c"), reasons=("x", "y", "z"), gains=gains)
     assert three.shares == pytest.approx((0.75, 0.25, 0)) and ": a, b and c (3 pairs of trainings" in three.sentence
-    assert improvement_section(three).notes[0] == "A, because x. Its share of the gain: 75 %."
+    notes = improvement_section(three).notes  # the verdict names the changes, in this order
+    assert notes == (
+        "Why the first, with 75 % of the gain: x.",
+        "Why the second, with 25 % of the gain: y.",
+        "Why the third, with 0 % of the gain: z.",
+    )
     assert "share" not in improvement_section(better.reading).notes[0] or len(better.changes) > 1
 
 
@@ -354,6 +359,9 @@ def test_a_curve_ends_where_its_last_run_diverged_and_is_cut_at_ten_guesses():
     assert second.x[-1] == 20 and max(second.y) == pytest.approx(10) and second.name.endswith("above the drawing")
     (marked,) = (mark for mark in figure.marks if isinstance(mark, Points))
     assert marked.x == (6.0, 9.0) and marked.crossed and marked.colour == first.colour
+    assert "ends at ten guesses" in figure.caption
+    calm = race_figure(Race(torch.full((2, 20), 2.0), torch.full((2, 20), 1.0), (0.1, 0.2)), guess=1.0)
+    assert "ten guesses" not in calm.caption
 
 
 def test_a_run_is_the_training_that_anybody_would_write():

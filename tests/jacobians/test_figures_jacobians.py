@@ -20,7 +20,7 @@ def test_a_reading_has_three_figures_and_each_can_be_drawn(tmp_path):
 
 
 def test_quantiles_of_each_block_are_the_readings():
-    outer, whole, _, alone, _ = by_name(jacobians())["singular_values_by_block"].marks
+    _, alone, outer, whole, _ = by_name(jacobians())["singular_values_by_block"].marks
     assert isinstance(whole, Line) and whole.y == (1.0, pytest.approx(0.9))
     assert (*outer.low, *outer.high) == pytest.approx((1.0, 0.9, 1.5, 2.0)) and outer.colour == whole.colour
     assert alone.y == pytest.approx((0.1, 1e-6))  # zero is drawn at the floor of a logarithmic axis

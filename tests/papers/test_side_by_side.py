@@ -138,6 +138,13 @@ def test_a_command_trains_its_share_alone(tmp_path, monkeypatch):
     assert [store.path(run.key).exists() for run in runs] == [run.settings.replicate == 1 for run in runs]
 
 
+def test_a_command_may_be_asked_for_fewer_networks_at_once(tmp_path, monkeypatch, capsys):
+    how, runs = CASES["norms"]
+    monkeypatch.setattr(SCRIPT, "PARTS", {"norms": (lambda preset: runs, how, 10)})
+    SCRIPT.main(tmp_path, 10, preset="smoke", most=1)
+    assert capsys.readouterr().out.count("norms: 1 networks, ") == len(runs) > 1
+
+
 def test_a_pace_stops_before_an_epoch_that_would_be_too_late(monkeypatch):
     now = iter([0.0, 20.0, 25.0, 30.0])  # the first epoch takes longer, its graph is recorded
     monkeypatch.setattr(SCRIPT.time, "monotonic", lambda: next(now))

@@ -47,7 +47,7 @@ def test_an_svg_has_one_bar_a_number(tmp_path):
     """The oracle is the file itself: Matplotlib writes one filled path a bar."""
     save_figure(BARS, tmp_path / "bars.svg")
     picture = (tmp_path / "bars.svg").read_text()
-    for shade in ("#0072b2", "#d55e00"):
+    for shade in ("#0072b2", "#cc79a7"):
         assert len(re.findall(f"fill: {shade}", picture)) == 3  # two bars and the legend's sample
 
 

@@ -12,7 +12,7 @@ from skiplens.base.words import in_words
 from skiplens.paths.reading import PathSpectrum
 from skiplens.plots.figure import Points
 from skiplens.report.compared import EDGE, ComparedModel, Measured, all_numbers, effect
-from skiplens.report.comparison import ONE_MODEL, SAME_WEIGHTS, Comparison, drawn_by_seed
+from skiplens.report.comparison import ONE_MODEL, SAME_WEIGHTS, Comparison, _counted, drawn_by_seed
 from skiplens.signal.reading import SignalReading
 from tests.report.networks import BLOCKS, build, data
 from tests.report.test_report import HOSTILE
@@ -243,6 +243,14 @@ def test_what_was_measured_is_told_before_what_every_draw_has_alike():
     assert told(counted, noise) == (
         "No number differs by more than seed-to-seed noise, of 1 tested. In every draw: hypotheses 8 → 5."
     )
+
+
+def test_what_every_draw_has_alike_is_not_held_against_noise():
+    alike = torch.tensor([8.0, 8.0]), torch.tensor([5.0, 5.0])
+    numbers = [Measured("hypotheses", name, alike, False, (math.nan,), (math.nan,)) for name in ("hold", "fail")]
+    assert _counted(numbers, ("a", "b")) == "They differ in: hold, fail."
+    drawn = Measured("curvature", "trace", (alike[0], alike[1] + torch.rand(2)), False, (1e-4,), (1e-3,))
+    assert "2 of 2 numbers differ by more than seed-to-seed noise" in _counted((numbers[0], drawn), "ab")
 
 
 def test_what_the_correction_takes_back_is_unclear_and_not_noise():

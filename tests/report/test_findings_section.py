@@ -37,7 +37,7 @@ def test_the_page_opens_with_the_verdict_and_shows_number_threshold_source_and_c
     assert '<a href="#finding-1"><b>warning</b> signal growth</a>' in top and top.count("The signal grows.") == 1
     measured = report(finding(sentence="The signal grows: ×24.5.")).to_html().split("</main>")[0]
     assert '<p class="headline">The signal grows</p>' in measured and measured.count("The signal grows: ×24.5.") == 1
-    for words in ("Scale the branches.", "model.eval()", "24.5", "inf", "corollary 1", "Copy code"):
+    for words in ("Scale the branches.", "model.eval()", "24.5", "∞", "corollary 1", "Copy code"):
         assert words in top
 
 

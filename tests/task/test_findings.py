@@ -127,6 +127,19 @@ def test_a_sigmoid_and_a_relu_before_a_cross_entropy():
     assert {"cut_scores", "squashed_outputs"}.isdisjoint(found(model(4, nn.ReLU()), targets=targets))  # of numbers
 
 
+@pytest.mark.parametrize(("rate", "heard"), [(0.79, False), (0.8, True), (0.95, True)])
+def test_dropouts_that_leave_next_to_nothing(rate, heard):
+    net = nn.Sequential(model(), nn.Dropout(0.5), nn.Dropout(rate))
+    findings = found(net)
+    assert ("heavy_dropout" in findings) == heard
+    if heard:
+        finding = findings["heavy_dropout"]
+        assert finding.where == ("2",) and finding.number == rate and f"{100 * rate:g} %" in finding.sentence
+        names = {"model": net}
+        exec(finding.code, names)
+        assert names["model"][2].p == pytest.approx(1 - rate) and names["model"][1].p == 0.5 and net[2].p == rate
+
+
 def test_scores_where_log_probabilities_are_wanted():
     net = model()
     nn.init.constant_(net[2].bias, -1000)

@@ -23,7 +23,7 @@ from skiplens.trainability.forecast import Outlook, forecast, guess_of
 from skiplens.trainability.pilot import Pilot, Trial
 from skiplens.trainability.ranking import _deviation
 from skiplens.trainability.reading import DIVERGES, NOT_AT_ALL, SLOWLY, TRAINS, word_for
-from skiplens.trainability.report import ForecastLens, expected_curve
+from skiplens.trainability.report import ForecastLens, expected_curve, forecast_section
 from tests.budget_calls import least_memory
 from tests.networks import noise
 
@@ -140,6 +140,8 @@ def test_no_more_is_spent_than_asked(cost):
 
 def test_without_a_step_there_is_no_rate():
     found = sl.forecast(small(), blobs(), cost=0)
+    facts = dict(forecast_section(found).facts)
+    assert "nan" not in facts.values() and not {"rate to use", "rates that work"} & facts.keys()
     assert math.isnan(found.rate) and not found.tried
     assert "without a step" in found.sentence
 

@@ -10,23 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from skiplens.base.optional_imports import optional_import
+from skiplens.plots.figure import DARK as SHADES
 from skiplens.plots.figure import Figure, Mark
 from skiplens.plots.matplotlib_file import save_figure
 
 FOLDER = Path(__file__).parents[2] / "docs/images"
 RECORD = Path(__file__).parent / "drawn.json"
 PLACES = 5  # numbers kept of each series: its ends and what lies evenly between
-INK, PAPER, BLUE = "#e2e4e9", "none", "#56b4e9"
+INK, PAPER = "#e2e4e9", "none"
+_SHADES = "\n".join(
+    f'[style*="{part}: {light.lower()}"] {{ {part}: {dark.lower()} !important }}'
+    for light, dark in SHADES.items()
+    for part in ("stroke", "fill")
+)
 DARK = f"""<style type="text/css">@media (prefers-color-scheme: dark) {{
 :root {{ fill: {INK} }}
 [style*="fill: #ffffff"] {{ fill: {PAPER} !important }}
 [style*="stroke: #000000"] {{ stroke: {INK} !important }}
 [style*="fill: #000000"] {{ fill: {INK} !important }}
-[style*="stroke: #0072b2"] {{ stroke: {BLUE} !important }}
-[style*="fill: #0072b2"] {{ fill: {BLUE} !important }}
+{_SHADES}
 }}</style>
 """
-"""A picture follows the look of the page it stands in: white becomes clear, black and blue become light."""
+"""A picture follows the look of the page it stands in: white becomes clear, black light, and colours as on any page."""
 
 
 def draw(figures: Iterable[Figure], prefix: str, description: str | None) -> None:

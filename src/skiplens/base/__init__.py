@@ -30,7 +30,7 @@ from skiplens.base.randomness import Randomness as Randomness
 from skiplens.base.randomness import own_random_state, seed_torch
 from skiplens.base.settings import Settings as Settings
 from skiplens.base.settings import option as option
-from skiplens.base.words import branches, in_words, percent, plus_minus, times
+from skiplens.base.words import branches, in_words, percent, plus_minus, span, times
 
 _LATER = dict.fromkeys(("Bool", "Float", "Int"), "skiplens.base.axes") | dict.fromkeys(
     ("budget_bytes", "free_bytes", "give_back", "readable", "require_fits", "require_least"), "skiplens.base.memory"

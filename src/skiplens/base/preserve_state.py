@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -268,13 +269,24 @@ def dropout_off(model: nn.Module) -> Iterator[tuple[str, ...]]:
         changes += [(module, key, 0.0) for key in rates] + [(module, "training", False)] * draws
         places += [name or type(module).__name__] * bool(rates or drops)
     before = [(module, key, getattr(module, key)) for module, key, _ in changes]
+    rates_of = {module: value for module, key, value in before if key != "training"}
     try:
+        _SWITCHED_OFF.update(rates_of)
         for module, key, value in changes:
             setattr(module, key, value)
         yield tuple(places)
     finally:
         for module, key, value in before:
             setattr(module, key, value)
+            _SWITCHED_OFF.pop(module, None)
+
+
+_SWITCHED_OFF: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()
+
+
+def rate_without(module: nn.Module) -> float:
+    """The rate that a module drops at where no block of `dropout_off` has it switched off; zero outside of these."""
+    return _SWITCHED_OFF.get(module, 0.0)
 
 
 def _is_rate(name: str, value: Any) -> bool:

@@ -10,7 +10,7 @@ def in_words(value: float, digits: int = 3, plain: float = 1e9) -> str:
     if value < 0:
         return f"−{in_words(-value, digits, plain)}"
     if value == 0 or not math.isfinite(value):
-        return f"{value + 0.0:g}"
+        return "∞" if value > 0 else f"{value + 0.0:g}"
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     rounded = float(f"{mantissa}e{exponent}")
     if 1e-4 <= rounded < 1e3:
@@ -19,6 +19,14 @@ def in_words(value: float, digits: int = 3, plain: float = 1e9) -> str:
         return f"{rounded:,.0f}"
     power = f"10{str(int(exponent)).translate(_SUPERSCRIPTS)}"  # in small figures that every font has
     return power if float(mantissa) == 1 else f"{float(mantissa):g}×{power}"
+
+
+def span(low: float, high: float, digits: int = 3) -> str:
+    """What lies between two numbers: 0.2 to 0.89, in more digits where they look alike; one number where six do too."""
+    for more in range(digits, 7):
+        if (first := in_words(low, more)) != (last := in_words(high, more)):
+            return f"{first} to {last}"
+    return "not known" if math.isnan(low) else in_words(low, digits)
 
 
 def plus_minus(value: float, error: float) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.plots.figure import Contour, Figure, Line, Reference, Surface, Values, numbers
+from skiplens.plots.figure import INK, Contour, Figure, Line, Reference, Surface, Values, numbers
 from skiplens.plots.section import ReadingView
 from skiplens.readings.reading import Reading
 
@@ -70,7 +70,7 @@ def loss_curve(reading: LandscapeReading) -> Figure | None:
     if reading.curvatures.numel() and bool(torch.isfinite(reading.curvatures).all()):
         slope, curvature = float(reading.slopes[0]), float(reading.curvatures[0])
         parabola = reading.loss + slope * t + curvature * t.square() / 2
-        marks.append(Line(numbers(t), numbers(parabola), "slope and curvature at the model", dashed=True))
+        marks.append(Line(numbers(t), numbers(parabola), "slope and curvature at the model", True, INK))
     along, model = reading.directions[0], Reference(0.0, "model", axis="x")
     caption = (
         f"The loss over {reading.samples} samples when the weights move along one direction; the model is at 0, with a "

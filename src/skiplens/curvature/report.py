@@ -8,7 +8,18 @@ from typing import Any, ClassVar
 
 import torch
 
-from skiplens.base import Progress, Randomness, budget_bytes, free_bytes, in_words, percent, plus_minus, silent, track
+from skiplens.base import (
+    Progress,
+    Randomness,
+    budget_bytes,
+    free_bytes,
+    in_words,
+    percent,
+    plus_minus,
+    silent,
+    span,
+    track,
+)
 from skiplens.base.errors import NotExportableError, NotReachedError
 from skiplens.curvature.operator import SPARE_VECTORS
 from skiplens.curvature.reading import HessianSpectrum
@@ -18,7 +29,7 @@ from skiplens.graph.functional import pure_model
 from skiplens.graph.lens import Lens, Subject
 from skiplens.graph.loss import loss_name
 from skiplens.linalg.density import weighted_quantiles
-from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, in_order, numbers
+from skiplens.plots.figure import Band, Bars, Figure, Line, Mark, Points, Reference, colour, in_order, numbers
 from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding, Rule, finding_with, rule_words
 from skiplens.readings.reading import Provenance
@@ -111,13 +122,13 @@ def eigenvalue_density(reading: HessianSpectrum) -> Figure:
     # A fifth of the peak that a single eigenvalue makes: what is below it is the tail of the smoothing.
     floor = 0.2 / (reading.parameters * reading.smoothing_width * (2 * torch.pi) ** 0.5)
     x, density, error = numbers(reading.grid), reading.density, 2 * reading.density_error
-    curve = Line(x, numbers(torch.where(density >= floor, density, torch.nan)), "density")
+    curve = Line(x, numbers(torch.where(density >= floor, density, torch.nan)), "density", colour=colour(0))
     ends = Reference(reading.smallest, "smallest", axis="x"), Reference(reading.largest, "largest", axis="x")
     sampled = reading.method == "lanczos"
     marks: tuple[Mark, ...]
     if sampled:
         low, high = ((density + sign * error).clamp_min(floor) for sign in (-1, 1))
-        marks = (Band(x, numbers(low), numbers(high), "± 2 standard errors"), curve, *ends)
+        marks = (Band(x, numbers(low), numbers(high), "± 2 standard errors", colour(0)), curve, *ends)
     else:
         values = reading.eigenvalues if len(reading.eigenvalues) <= _MOST_POINTS else reading.eigenvalues[[0, -1]]
         marks = (curve, Points(numbers(values), (floor,) * len(values), "eigenvalues"), *ends)
@@ -224,7 +235,7 @@ def curvature_sentence(reading: HessianSpectrum) -> str:
     if high - low > _TELLING:
         mass = _percent(reading.negative_mass, reading.negative_mass_error)
         return f"{first} Of all its curvature {mass} is downward; most directions are too flat to tell up from down."
-    share = percent(reading.index) if _known(low, high) else f"{percent(low)} to {percent(high)}"
+    share = percent(reading.index) if _known(low, high) else f"{span(100 * low, 100 * high)} %"
     return f"{first} It curves down in {share} of all directions."
 
 
@@ -244,13 +255,12 @@ def _condition(reading: HessianSpectrum) -> str:
         return in_words(reading.condition_number)
     if reading.method == "exact":
         return f"above {in_words(low)}"
-    limit = "infinity" if math.isinf(high) else in_words(high)
-    return f"{in_words(reading.condition_number)} (95 %: from {in_words(low)} to {limit})"
+    return f"{in_words(reading.condition_number)} (95 %: {span(low, high)})"
 
 
 def _share(value: float, interval: tuple[float, float]) -> str:
     low, high = interval
-    return percent(value) if _known(low, high) else f"{percent(value)} (95 %: from {percent(low)} to {percent(high)})"
+    return percent(value) if _known(low, high) else f"{percent(value)} (95 %: {span(100 * low, 100 * high)} %)"
 
 
 def _known(low: float, high: float) -> bool:

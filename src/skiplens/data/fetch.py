@@ -68,15 +68,18 @@ def available(root: str | os.PathLike[str] | None = None) -> list[Availability]:
     for entry in CATALOGUE.values():
         size = sum(archive.size for archive in entry.archives)
         train, test = entry.samples("train"), entry.samples("test")
-        rows.append(Availability(entry.name, train, test, entry.shape, len(entry.classes), _place(entry, folder), size))
+        place = str(place_of(entry.name, folder) or "not fetched yet")
+        rows.append(Availability(entry.name, train, test, entry.shape, len(entry.classes), place, size))
     return rows
 
 
-def _place(data_set: DataSet, folder: Path | None) -> str:
+def place_of(name: str, root: str | os.PathLike[str] | None = None) -> Path | None:
+    """The folder a data set would be read from, the user's before the cache; None where it is not on this machine."""
+    data_set, folder = look_up(name), user_folder(root)
     if folder and holds(data_set, folder):
-        return str(folder)
+        return folder
     target = cache_folder() / data_set.name
-    return str(target) if all(is_file(target / part.name) for part in data_set.parts) else "not fetched yet"
+    return target if all(is_file(target / part.name) for part in data_set.parts) else None
 
 
 def is_cached(data_set: DataSet) -> bool:

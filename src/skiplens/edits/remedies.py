@@ -9,7 +9,7 @@ from torch import nn
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
 from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words
+from skiplens.base.words import percent, span
 from skiplens.edits import initialisation, structure
 from skiplens.edits.initialisation import looks_linear, unit_variance
 from skiplens.edits.surgery import add_average_pool_skips
@@ -105,6 +105,7 @@ CALLS: dict[str, Call] = {
     "move_norms": Call("sl.surgery.move_norms", structure.move_norms),
     "norms_first": Call("sl.surgery.norms_first", structure.norms_first),
     "replace_activations": Call("sl.surgery.replace_activations", structure.replace_activations),
+    "set_drop_rates": Call("sl.surgery.set_drop_rates", structure.set_drop_rates),
     "standardise_inputs": Call("sl.surgery.standardise_inputs", structure.standardise_inputs),
     "undo_softmax": Call("sl.surgery.undo_softmax", structure.undo_softmax),
     "he": Call("sl.initialisation.he", initialisation.he),
@@ -144,14 +145,16 @@ def words_of(remedy: Remedy) -> str:
     parameters = remedy.parameters
     if remedy.name == "scale_parameters":
         factors = parameters["factors"]
-        low, high = (in_words(extreme(factors.values()), 2) for extreme in (min, max))
         layers = tuple(dict.fromkeys(name.rpartition(".")[0] for name in factors))
         some = f"the {len(layers)} layers {layers[0]} to {layers[-1]}" if len(layers) > 2 else listed(tuple(factors))
-        return f"multiply {some} by {low if low == high else f'{low} to {high}'}"
+        return f"multiply {some} by {span(min(factors.values()), max(factors.values()), 2)}"
     if remedy.name == "redraw_parameters":
         return f"draw {listed(tuple(parameters['drawn']))} anew at the size of He"
     if remedy.name == "add_average_pool_skips":
         return f"replace the shortcuts of {listed(tuple(parameters['blocks']))} by average pools"
+    if remedy.name == "set_drop_rates":
+        rates = parameters["rates"]
+        return f"let {listed(tuple(rates))} drop {percent(max(rates.values()))} of the values"
     return remedy.name.replace("_", " ")
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from skiplens.base.errors import InvalidInputError, did_you_mean
+from skiplens.base.preserve_state import rate_without
 from skiplens.graph.inputs import copy_of
 from skiplens.zoo.weight_laws import WeightLayer, is_weight_layer, weights_of
 
@@ -26,6 +27,9 @@ ACTIVATIONS: Mapping[str, type[nn.Module]] = {
     "identity": nn.Identity,
 }
 NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+_DROPOUTS = nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout
+_RATES: dict[type[nn.Module], str] = dict.fromkeys(_DROPOUTS, "p")
+_RATES |= dict.fromkeys((nn.RNN, nn.LSTM, nn.GRU, nn.MultiheadAttention), "dropout")
 SATURATING = (nn.Sigmoid, nn.Tanh, nn.Hardsigmoid, nn.Hardtanh, nn.Softsign, nn.LogSigmoid)
 
 
@@ -323,6 +327,31 @@ def undo_softmax(model: nn.Module) -> nn.Module:
     """A copy of `model` that gives the logarithms of its probabilities, as good as scores for a cross-entropy."""
     fresh = copy_of(model)
     fresh.register_forward_hook(_logarithms)
+    return fresh
+
+
+def drop_rates(model: nn.Module) -> dict[str, float]:
+    """The share of its values that each dropout drops in training, also those inside attention and recurrent layers."""
+    modules = {name: module for name, module in model.named_modules() if type(module) in _RATES}
+    rates = {name: getattr(own, _RATES[type(own)]) or rate_without(own) for name, own in modules.items()}
+    return {name: float(rate) for name, rate in rates.items() if rate > 0}
+
+
+def set_drop_rates(model: nn.Module, rates: Mapping[str, float]) -> nn.Module:
+    """A copy of `model` whose dropouts drop other shares; in evaluation mode it computes the same.
+
+    Args:
+        model: Any module.
+        rates: The shares by the names of the modules.
+    """
+    fresh = copy_of(model)
+    for name, rate in rates.items():
+        module = _module(fresh, name)
+        if type(module) not in _RATES or not 0 <= rate < 1:
+            raise InvalidInputError(
+                f"{name!r} cannot drop a share of {rate:g}: name a dropout and a number from 0 to 1."
+            )
+        setattr(module, _RATES[type(module)], rate)
     return fresh
 
 

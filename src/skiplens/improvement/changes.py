@@ -8,8 +8,9 @@ from typing import Literal
 import torch
 
 from skiplens.base.randomness import Randomness
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, percent, span
 from skiplens.edits.initialisation import HEAD, torch_default
+from skiplens.edits.remedies import words_of
 from skiplens.edits.structure import SATURATING
 from skiplens.graph.batch import tensors_in
 from skiplens.improvement.branches import branches, learned_scales, norms, norms_first, open_sums, scaled_ends
@@ -108,8 +109,8 @@ def _starts(patient: Patient) -> Made:
         return "it has no linear or convolution layer"
     sizes = patient.states.outputs[patient.states.of_kind("weights")]
     finite = sizes[sizes.isfinite() & (sizes > 0)]
-    spread = f"{in_words(float(finite.min()), 2)} to {in_words(float(finite.max()), 2)}" if len(finite) else "no number"
-    reason = f"the values that layers give have sizes from {spread}"
+    spread = span(float(finite.min()), float(finite.max()), 2) if len(finite) else "no number"
+    reason = f"the values that layers give have sizes of {spread}"
     ends = scaled_ends(patient, 1 / math.sqrt(len(patient.blocks))) if patient.blocks else ()
     scaled = ", and branches of size 1/√L" if ends else ""
 
@@ -169,6 +170,14 @@ def _head(patient: Patient) -> Made:
     return [Change("head", "head", words, reason, (remedy,))]
 
 
+def _dropouts(patient: Patient) -> Made:
+    names = patient.task.dropouts
+    if not names:
+        return "no dropout drops four fifths or more"
+    remedy = Remedy("set_drop_rates", {"rates": dict.fromkeys(names, float(f"{1 - patient.task.dropped:.4g}"))})
+    return [Change("drop_less", "dropout", words_of(remedy), f"{percent(patient.task.dropped)} are dropped", (remedy,))]
+
+
 def _training(patient: Patient) -> Made:
     steps = max(2, patient.steps // WARM_UP)
     words, reason = f"let the rate rise over the first {steps} steps", "the first steps know the gradient badly"
@@ -206,5 +215,6 @@ _KINDS: tuple[tuple[int, str, Callable[[Patient], Made]], ...] = (
     (2, "other activations", _activations),
     (2, "sums as they are", open_sums),
     (2, "learned sizes of branches", learned_scales),
+    (0, "less dropout", _dropouts),
     (0, "warm-up and clipping", _training),
 )

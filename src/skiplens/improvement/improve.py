@@ -179,7 +179,8 @@ class _Work:
         elif cooling.is_proven and math.log(cooling.gain) > WORTH:
             if best is not None and race is not None and not in_order:
                 search.left_out[f"{best.name}, to the end"] = f"a race does not prove it (p = {in_words(p, 2)})"
-            reason = f"the last losses are {in_words(cooling.gain, 2)} times lower so (p = {in_words(cooling.p, 2)})"
+            more = f", and falling ones end {in_words(cooling.gain, 2)} times lower" if in_order else ""
+            reason = f"steps that stay large only jump to and fro in the end{more}"
             race, p = (
                 (replace(race, after=cooling.after), max(p, cooling.p)) if race and in_order else (cooling, cooling.p)
             )

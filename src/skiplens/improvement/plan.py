@@ -10,7 +10,7 @@ from skiplens.edits.remedies import apply_remedy, code_of, one_program
 from skiplens.readings.finding import Remedy
 from skiplens.trainability.optimizers import OptimizerChoice
 
-SLOTS = ("inputs", "outputs", "activations", "norms", "start", "shortcuts", "branches", "head", "training")
+SLOTS = ("inputs", "outputs", "activations", "norms", "start", "shortcuts", "branches", "head", "dropout", "training")
 """What a change acts on, in the order in which changes are made; two changes of one slot exclude each other."""
 
 

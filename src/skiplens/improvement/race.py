@@ -193,7 +193,7 @@ def race_figure(race: Race, *, name: str = "race_curves", guess: float = math.na
             marks.append(Points(numbers(ends + 1), heights, label, colour=colour(index), crossed=True))
     if guess > 0:
         marks.append(Reference(guess, "a guess"))
-    ending = " The drawing ends at ten guesses." * (guess > 0)
+    ending = " The drawing ends at ten guesses." * any(bool((losses > top).any()) for losses in sides)
     return Figure(
         name=name,
         title="Both networks, trained to the end",

@@ -1,6 +1,7 @@
 """An improvement on the page: before and after, the race with its spread, and what was tried."""
 
 import math
+from itertools import chain, repeat
 
 from torch import Tensor
 
@@ -10,6 +11,7 @@ from skiplens.improvement.reading import Improvement
 from skiplens.plots.figure import Figure, drawn
 from skiplens.plots.network_drawing import drawing_from, side_by_side
 from skiplens.plots.section import ReadingView, Section, provenance_of
+from skiplens.trainability.reading import called
 
 
 def race_curves(reading: Improvement) -> Figure | None:
@@ -18,17 +20,15 @@ def race_curves(reading: Improvement) -> Figure | None:
 
 
 FIGURES = (race_curves,)
+PLACES = ("first", "second", "third", "fourth", "fifth", "sixth")
 
 
 def improvement_section(reading: Improvement) -> Section:
     """The search and the race in words and numbers."""
-    rows = zip(reading.changes, reading.reasons, reading.shares, strict=True)
-    several = len(reading.changes) > 1
+    several = len(reading.changes) > 1  # the verdict names them, in this order
     because = tuple(
-        f"{change[:1].upper()}{change[1:]}, because {reason}. Its share of the gain: {percent(share)}."
-        if several
-        else f"Why: {reason}."
-        for change, reason, share in rows
+        f"Why the {place}, with {percent(share)} of the gain: {reason}." if several else f"Why: {reason}."
+        for place, reason, share in zip(chain(PLACES, repeat("next")), reading.reasons, reading.shares, strict=False)
     )
     seen = tuple(map(drawing_from, reading.drawings))
     before, after = side_by_side(*seen) if len(seen) > 1 else (next(iter(seen), None), None)
@@ -48,7 +48,7 @@ def improvement_section(reading: Improvement) -> Section:
 
 
 def _facts(reading: Improvement) -> tuple[tuple[str, str], ...]:
-    trainings = f"{reading.steps} steps of {reading.optimizer}"
+    trainings = f"{reading.steps} steps of {called(reading.optimizer)}"
     facts = [("gradients computed", f"{reading.cost:,}"), ("trainings", trainings)]
     if reading.race is not None:
         before, after = map(_median, reading.race.ends)

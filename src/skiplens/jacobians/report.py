@@ -14,7 +14,7 @@ from skiplens.graph.lens import Lens, Subject
 from skiplens.jacobians.reading import FLOOR, JacobianSpectrum
 from skiplens.jacobians.spectrum import JacobianOptions, measure
 from skiplens.linalg.density import weighted_quantiles
-from skiplens.plots.figure import PALETTE, Band, Bars, Figure, Line, Mark, Points, Reference, in_order, numbers
+from skiplens.plots.figure import COLOURS, Band, Bars, Figure, Line, Mark, Points, Reference, in_order, numbers
 from skiplens.plots.section import LEVELS, Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding, Remedy, Rule, Severity, finding_with, listed, rule_words
 from skiplens.readings.reading import Provenance
@@ -62,12 +62,13 @@ def singular_values_by_block(reading: JacobianSpectrum) -> Figure | None:
         return None
     levels = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
     place, marks = numbers(range(1, len(blocks) + 1)), list[Mark]()
-    for shade, of, values, weights in (
-        (PALETTE[0], "with its shortcut", reading.singular_values, reading.weights),
-        (PALETTE[3], "branch alone", reading.without_shortcut, reading.without_shortcut_weights),
+    for of, values, weights in (
+        ("branch alone", reading.without_shortcut, reading.without_shortcut_weights),
+        ("with its shortcut", reading.singular_values, reading.weights),
     ):
         if not values:
             continue
+        shade = COLOURS[of]
         found = torch.stack([weighted_quantiles(values[name], weights[name], levels) for name in blocks])
         low, median, high = (numbers(column) for column in found.clamp_min(FLOOR).T)
         if len(blocks) > 1:

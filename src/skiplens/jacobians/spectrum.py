@@ -29,6 +29,7 @@ from skiplens.graph.network import (
 from skiplens.jacobians import part_spectrum
 from skiplens.jacobians.part_spectrum import ROOM, TEMPORARIES, Part, Spectrum, SpectrumEffort, matrix_bytes
 from skiplens.jacobians.reading import JacobianSpectrum
+from skiplens.readings.finding import listed
 from skiplens.readings.reading import Provenance
 
 PartName = Literal["block", "branch", "shortcut"]
@@ -348,6 +349,7 @@ def _notes(
     estimated = [name for name, spectrum in spectra.items() if spectrum.method == "lanczos"]
     if estimated:
         yield (
-            f"Densities of {', '.join(estimated)} come from up to {effort.steps} Lanczos steps with {effort.probes} "
-            "random vector(s): the largest singular value is exact, sharp peaks (at 0 and 1) are smeared out."
+            f"Densities of {listed(tuple(estimated))} come from up to {effort.steps} Lanczos steps with "
+            f"{effort.probes} random vector{'s' * (effort.probes > 1)}: the largest singular value is exact, sharp "
+            "peaks (at 0 and 1) are smeared out."
         )

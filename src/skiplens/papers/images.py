@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from skiplens.base import DataError, Randomness
 from skiplens.data import ImageSet, LoadOptions, Standardisation, load, measure_channels, sample
-from skiplens.data.fetch import available, get, user_folder
+from skiplens.data.fetch import get, place_of, user_folder
 from skiplens.data.synthetic import CentredBatches, ShuffledBatches
 from skiplens.graph.batch import Batch
 from skiplens.sweeps.run import Needs
@@ -48,8 +48,7 @@ def missing(name: str) -> str:
         return ""
     if name == IMAGENET:
         return "" if _imagenet() else _IMAGENET_WANTED
-    place = next(row.place for row in available() if row.name == name)
-    return f"{name} is not on this machine; get it with: skiplens data get {name}" if "not fetched" in place else ""
+    return "" if place_of(name) else f"{name} is not on this machine; get it with: skiplens data get {name}"
 
 
 @lru_cache(maxsize=2)

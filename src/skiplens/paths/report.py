@@ -14,7 +14,7 @@ from skiplens.paths.expanders import PathOptions
 from skiplens.paths.laws import LAWS
 from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure, signal_or_derivative
-from skiplens.plots.figure import COLOURS, Bars, Figure, Heat, Line, Points, Reference, in_order, numbers
+from skiplens.plots.figure import INK, Bars, Figure, Heat, Line, Points, Reference, colour, in_order, numbers
 from skiplens.plots.network_drawing import orders_drawn
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding, Rule, Severity, finding_with, listed, rule_words
@@ -71,14 +71,14 @@ def energy_by_order(reading: PathSpectrum) -> Figure | None:
     count = max(orders_drawn(shares.tolist()) for shares in shown.values())
     orders = numbers(range(count))
     labels = tuple(str(int(order)) for order in orders)
-    bars = [Bars(labels, numbers(shares[:count]), of, colour=COLOURS.get(of, "")) for of, shares in shown.items()]
+    bars = [Bars(labels, numbers(shares[:count]), of) for of, shares in shown.items()]
     lines: list[Line] = []
     if len(reading.law_energy):
         law = reading.law.replace("_", " ")
-        lines.append(Line(orders, numbers(reading.law_energy[:count]), law, dashed=True, colour=COLOURS["law"]))
+        lines.append(Line(orders, numbers(reading.law_energy[:count]), law, dashed=True, colour=INK))
     if len(reading.incoherent):
         shares = reading.incoherent / reading.incoherent.sum()
-        lines.append(Line(orders, numbers(shares[:count]), "paths added without their signs"))
+        lines.append(Line(orders, numbers(shares[:count]), "paths added without their signs", colour=colour(1)))
     caption = (
         f"Share of energy of all paths through exactly r of the {reading.blocks} branches. Its mean, "
         f"{reading.mean_depth:.2f}, is how deep the network is for these inputs."
@@ -94,10 +94,10 @@ def energy_by_order_logarithmic(reading: PathSpectrum) -> Figure | None:
     if int(seen.sum()) < 2:
         return None
     orders = torch.arange(len(shares))
-    marks: list[Points | Line] = [Points(numbers(orders[seen]), numbers(shares[seen]), "measured")]
+    marks: list[Points | Line] = [Points(numbers(orders[seen]), numbers(shares[seen]), reading.of)]
     if len(reading.law_energy):
         drawn, name = reading.law_energy > _FLOOR, reading.law.replace("_", " ")
-        marks.append(Line(numbers(orders[drawn]), numbers(reading.law_energy[drawn]), name, dashed=True))
+        marks.append(Line(numbers(orders[drawn]), numbers(reading.law_energy[drawn]), name, dashed=True, colour=INK))
     caption = "The same shares on a logarithmic axis: how fast very short and very long paths fade."
     words = ("energy_by_order_logarithmic", "Tails of the path spectrum", caption, *_BRANCHES_AND_SHARE)
     return Figure(*words, tuple(marks), y_log=True)

@@ -231,8 +231,8 @@ def _notes(network: ResidualNetwork, frozen: StackPlan | None, options: PathOpti
         )
     if network.dense:
         yield (
-            f"{len(network.dense)} join(s) concatenate instead of adding, as dense networks do: what is concatenated "
-            "stays on its path, and only added branches are counted."
+            f"Joins that concatenate instead of adding, as in dense networks: {len(network.dense)}. What is "
+            "concatenated stays on its path, and only added branches are counted."
         )
     embedded = [node.name for node in sources_of(network, network.node(network.output)) if node.op != "placeholder"]
     if embedded:

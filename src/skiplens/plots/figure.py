@@ -180,17 +180,28 @@ def drawn(reading: Any, figures: tuple[Callable[[Any], Figure | None], ...]) -> 
     return tuple(figure for figure in (draw(reading) for draw in figures) if figure is not None)
 
 
-# Okabe and Ito's colours, told apart by colour-blind readers, readable on white and on black.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
-REFERENCE_COLOUR = "#7F7F7F"
-BAD, GOOD, UNKNOWN = PALETTE[1], PALETTE[2], PALETTE[6]
-COLOURS = {"signal": PALETTE[2], "gradient": PALETTE[1], "law": PALETTE[0]}  # as in the drawing of the network
-INK = "ink"  # the colour of the text, whatever it is: a page has a light and a dark look
+# Most are Okabe and Ito's, told apart by colour-blind readers.
+_BLUE, _PURPLE, _GREY = "#0072B2", "#CC79A7", "#7F7F7F"
+PALETTE = (_BLUE, _PURPLE, "#8C6D31", "#56B4E9", "#44337A", "#C0A900", _GREY)
+"""Colours of series that mean nothing else: blue is what was measured, purple what it is compared with."""
+COLOURS = {
+    "signal": "#009E73", "gradient": "#D55E00",  # green and orange, as in the drawing of the network, and nothing else
+    "branch": _BLUE, "branch alone": _BLUE, "with its shortcut": _PURPLE, "shortcut": _GREY,
+    "holds": _BLUE, "cannot be decided": _GREY, "fails": "#B3261E",  # as a page writes what is critical
+}  # fmt: skip
+"""What a colour means wherever a series has this name."""
+DARK = {
+    _BLUE: "#56B4E9", "#56B4E9": _BLUE, "#009E73": "#3FB98F", "#D55E00": "#F0A440", "#B3261E": "#FF8A80",
+    "#8C6D31": "#A88B5A", "#44337A": "#A79BE8", "#C0A900": "#E6D14F",
+}  # fmt: skip
+"""What becomes of them on a dark page; the others stay."""
+REFERENCE_COLOUR = _GREY
+INK = "ink"  # of theory: the colour of the text, whatever it is, for a page has a light and a dark look
 FAINT = 0.35  # opacity of one line of many
 LEVELS = 21  # of contours
 MOST_LABELLED_BARS = 24
 
 
-def colour(index: int) -> str:
-    """The colour of the index-th series."""
-    return PALETTE[index % len(PALETTE)]
+def colour(index: int, name: str = "") -> str:
+    """The colour of the index-th series: that of its name where that means something."""
+    return COLOURS.get(name, PALETTE[index % len(PALETTE)])

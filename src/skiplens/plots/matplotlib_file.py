@@ -110,7 +110,7 @@ def _drawn(figure: Figure) -> Any:
     in_space = any(isinstance(mark, Surface) for mark in figure.marks)
     axes = canvas.add_subplot(projection="3d" if in_space else None)
     series = (mark for mark in figure.marks if not isinstance(mark, Reference))
-    shades = {id(mark): colour(index) for index, mark in enumerate(series)}
+    shades = {id(mark): colour(index, mark.name) for index, mark in enumerate(series)}
     _draw_bars([mark for mark in figure.marks if isinstance(mark, Bars)], axes, shades)
     for mark in figure.marks:
         if not isinstance(mark, Bars):

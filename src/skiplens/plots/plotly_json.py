@@ -21,7 +21,7 @@ def plotly_json(figure: Figure, digits: int = 17) -> dict[str, Any]:
     levels = [mark for mark in references if mark.axis == "y" and mark.name]
     lowest = min(levels, key=lambda mark: mark.value) if len(levels) > 1 else None  # its name stands below it
     series = [mark for mark in figure.marks if not isinstance(mark, Reference)]
-    traces = [trace for index, mark in enumerate(series) for trace in _traces(mark, colour(index))]
+    traces = [trace for index, mark in enumerate(series) for trace in _traces(mark, colour(index, mark.name))]
     for trace in traces:  # names are drawn as the words they are, which can be those of a model; none is in no legend
         trace |= {"name": _escape(trace["name"])} if trace.get("name") else {"showlegend": False}
         trace |= _tooltip(trace, figure)

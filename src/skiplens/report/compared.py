@@ -11,7 +11,7 @@ from torch import Tensor
 from skiplens.base.axes import Float
 from skiplens.base.words import in_words, plus_minus
 from skiplens.graph.inputs import first_line
-from skiplens.plots.figure import Figure, Line, Mark, Points, Reference, bundle, colour
+from skiplens.plots.figure import REFERENCE_COLOUR, Figure, Line, Mark, Points, Reference, bundle, colour
 from skiplens.plots.figure import numbers as as_values
 from skiplens.plots.section import Curve, KeyNumber, Overlay
 from skiplens.readings.reading import Reading
@@ -194,7 +194,6 @@ def effect(left: Float[Tensor, " draws"], right: Float[Tensor, " other_draws"]) 
     return float(right.mean() - left.mean()) / spread, float(stats.t.ppf(0.975, freedom)) * error / spread
 
 
-NOISE = "#8b949e"  # a colour that says nothing
 EDGE = 10.0  # standard deviations; what differs by more is drawn there
 
 
@@ -209,8 +208,8 @@ def all_numbers(numbers: Sequence[Measured], names: Sequence[str]) -> Figure | N
         rows = [(place + 0.2 * index, *number.effects[index], number) for place, number in enumerate(shown)]
         noise = [row for row in rows if row[-1].verdict(index + 1) in ("seed noise", "unclear")]
         several = f"{name}: " * (len(names) > 2)
-        marks += _dots([row for row in rows if row not in noise], index, f"{several}differs", colour(index))
-        marks += _dots(noise, index, f"{several}seed noise or unclear", NOISE)
+        marks += _dots([row for row in rows if row not in noise], index, f"{several}differs", colour(index + 1))
+        marks += _dots(noise, index, f"{several}seed noise or unclear", REFERENCE_COLOUR)
     return Figure(
         name="all_numbers",
         title=f"All numbers against {names[0]}",

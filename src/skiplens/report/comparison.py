@@ -339,7 +339,8 @@ def _counted(numbers: Sequence[Measured], names: Sequence[str]) -> str:
     differing = [number.label for number in numbers if not {"higher", "lower"}.isdisjoint(number.verdicts)]
     total = sum(number.tested for number in numbers)
     shown = ", ".join(differing[:4]) + (", …" if len(differing) > 4 else "")
-    if numbers and all(number.exact for number in numbers):  # counted, not measured
+    certain = total and all(math.isnan(p) for number in numbers for p in number.p_values)
+    if certain or (numbers and all(number.exact for number in numbers)):  # alike in every draw, or counted
         return f"They differ in: {shown}." if differing else "They do not differ in what can be counted."
     if not total:
         have = [name for place, name in enumerate(names) if any(len(number.values[place]) for number in numbers)]

@@ -129,7 +129,8 @@ class Report:
         if expected is None:
             return self._health
         if expected.is_bad and not any(finding.severity != "note" for finding in self._others):
-            return f"{expected.sentence} No rule found what limits it."
+            known = expected.cause.sentence if expected.cause else "No rule found what limits it."
+            return f"{expected.sentence} {known}"
         return f"{expected.sentence} {self._health}"
 
     @property
@@ -162,11 +163,14 @@ class Report:
     def headline(self) -> str:
         """The verdict without the sentence of a finding, which is told beside its change."""
         expected, serious = self.reading(Forecast), [found for found in self._others if found.severity != "note"]
-        if not serious or self.reading(Improvement) is not None:
+        told = serious or (expected is not None and expected.is_bad and expected.cause is not None)
+        if not told or self.reading(Improvement) is not None:
             return self.verdict
         if expected is None:
             few, colon, _ = serious[0].sentence.partition(": ")
             return few if colon else serious[0].rule.replace("_", " ").capitalize()
+        if not serious:
+            return expected.sentence
         count = sum(found.severity == serious[0].severity for found in serious)
         noun = "warning" if serious[0].severity == "warning" else "critical finding"
         found = f", but with {'a' if count == 1 else count} {noun}{'s' * (count > 1)}:" * (not expected.is_bad)

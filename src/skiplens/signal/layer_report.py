@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.words import in_words, percent
-from skiplens.plots.figure import COLOURS, PALETTE, Band, Figure, Line, bundle, numbers
+from skiplens.plots.figure import Band, Figure, Line, bundle, colour, numbers
 from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding
 from skiplens.signal.findings import LEAST_BLOCKS, growth_scale
@@ -40,7 +40,7 @@ def layer_sizes(states: LayerStates) -> Figure | None:
 
 def _along(values: Tensor, name: str, wide: int) -> tuple[Line | Band, ...]:
     """A curve in the order of the calls; mean and range of so many in a row where these are more than one."""
-    shade = COLOURS.get(name, PALETTE[0])
+    shade = colour(0, name)
     if wide == 1:
         return (Line(numbers(range(len(values))), numbers(values), name, colour=shade),)
     starts = [*range(0, len(values) - wide, wide), len(values) - wide]

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from skiplens.base import Float, Int, in_words
+from skiplens.base import Float, Int, in_words, span
 from skiplens.readings.reading import Reading
 
 Names = tuple[str, ...]
@@ -35,8 +35,8 @@ class Growth:
     @property
     def words(self) -> str:
         """The factor at each block, with its interval."""
-        rate, low, high = (in_words(math.exp(value)) for value in (self.rate, self.low, self.high))
-        return f"{rate} ({low} to {high})"
+        rate, ends = in_words(math.exp(self.rate)), span(math.exp(self.low), math.exp(self.high))
+        return rate if ends == rate else f"{rate} ({ends})"
 
     @property
     def surely(self) -> float:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from skiplens.base.words import in_words, times
-from skiplens.plots.figure import COLOURS, Bars, Figure, Line, Reference, in_order, numbers
+from skiplens.base.words import in_words, span, times
+from skiplens.plots.figure import Bars, Figure, Line, Reference, in_order, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Scale, Section
 from skiplens.readings.finding import Finding
 from skiplens.signal.findings import LEAST_BLOCKS, RULES, allowed_gradient, allowed_growth, growth_scale
@@ -26,7 +26,7 @@ def signal_by_depth(reading: SignalReading) -> Figure | None:
         start = values[0].mean()
         relative = (values / start if start > 0 else values).double()
         relative = relative if name == "signal" else relative.flip(0)
-        marks.append(Line(depths, numbers(relative.mean(1)), name, colour=COLOURS[name]))
+        marks.append(Line(depths, numbers(relative.mean(1)), name))
     caption = (
         "Mean size of the signal relative to the input of the first block, and of the gradient relative to the last "
         "join, where it starts its way back. Straight lines that rise or fall grow or fade exponentially."
@@ -133,7 +133,7 @@ def _per_block(growth: Growth) -> str:
 
 def _range(values: torch.Tensor) -> str:
     known = values[~values.isnan()]
-    return f"{in_words(float(known.min()))} to {in_words(float(known.max()))}" if len(known) else "none"
+    return span(float(known.min()), float(known.max())) if len(known) else "none"
 
 
 def _rows(reading: SignalReading) -> tuple[Mapping[str, Any], ...]:

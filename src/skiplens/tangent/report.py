@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from skiplens.base import InvalidInputError, Progress, Randomness, SkiplensError, in_words, percent, silent
+from skiplens.base import InvalidInputError, Progress, Randomness, SkiplensError, in_words, percent, silent, span
 from skiplens.base.preserve_state import preserve_state
 from skiplens.graph.batch import Batch
 from skiplens.graph.functional import output_shape, pure_model
 from skiplens.graph.inputs import samples_of
 from skiplens.graph.lens import ENOUGH, Lens, Subject
 from skiplens.kernels.finite_width import ResNet, advice, kernel_moments
-from skiplens.plots.figure import Figure, Heat, Line, Points, Reference, numbers
+from skiplens.plots.figure import INK, Figure, Heat, Line, Points, Reference, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, ReadingView, Scale, Section
 from skiplens.plots.thumbnails import thumbnails
 from skiplens.readings.finding import Finding, Rule, finding_with, rule_words
@@ -139,7 +139,7 @@ def kernel_against_angle(reading: TangentReading) -> Figure | None:
     words = ("kernel_against_angle", "Tangent kernel against the angle between inputs", caption)
     labels = ("angle between the inputs (radians)", "correlation of the gradients")
     pairs = Points(numbers(angles), numbers(correlations), "pairs of samples")
-    cosine = Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", dashed=True)
+    cosine = Line(numbers(grid), numbers(grid.cos()), "cosine: a linear model", True, INK)
     return Figure(*words, *labels, (pairs, *_limit_points(reading), cosine, Reference(0.0)))
 
 
@@ -216,8 +216,8 @@ def tangent_section(reading: TangentReading) -> Section:
     if reading.no_limit:
         facts.append(("this model at infinite width", f"no limit beside it: {reading.no_limit}"))
     if len(reading.limit_maps):
-        (q, c), (last_q, last_c) = (map(in_words, reading.limit_maps[row].tolist()) for row in (0, -1))
-        words = f"first operation to last: variance {q} to {last_q}, correlation of two samples {c} to {last_c}"
+        sizes, alike = (span(*ends) for ends in reading.limit_maps[[0, -1]].T.tolist())
+        words = f"first operation to last: variance {sizes}, correlation of two samples {alike}"
         facts.append(("through the depth at infinite width", words))
     for name, row in zip(reading.depth_steps[:MOST_STEPS], reading.depth_scales, strict=False):
         chi, q, c, xi = (in_words(float(value)) for value in row)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from skiplens.base.words import in_words, percent
+from skiplens.base.words import in_words, percent, span
 from skiplens.edits.remedies import code_of
-from skiplens.readings.finding import Finding, Remedy, Rule, Severity, finding_with, rule_words
-from skiplens.task.measure import COMMON, FEW, LARGE, SMALL
+from skiplens.readings.finding import Finding, Remedy, Rule, Severity, finding_with, listed, rule_words
+from skiplens.task.measure import COMMON, DROPPED, FEW, LARGE, SMALL
 from skiplens.task.reading import TaskReading
 
 SCORES = 2.0, 20.0  # loss over that of no answer where softmax settles on single classes, and at ten times the scores
@@ -82,7 +82,7 @@ def judge_inputs(reading: TaskReading) -> Iterator[Finding]:
             words, numbers = f"{percent(common)} of their power is in what they have in common", (common, COMMON)
         numbers = (size, SMALL) if size < SMALL else numbers
         sentence = (
-            f"The inputs are not standardised: from {in_words(reading.low)} to {in_words(reading.high)}, mean "
+            f"The inputs are not standardised: from {span(reading.low, reading.high)}, mean "
             f"{in_words(reading.mean)}, standard deviation {in_words(reading.std)}; {words}."
         )
         code = f"inputs = (inputs - {reading.mean:.6g}) / {reading.std:.6g}"
@@ -156,9 +156,19 @@ def judge_classes(reading: TaskReading) -> Iterator[Finding]:
             yield _found("missing_classes", "note", sentence, (chance, RARE))
 
 
+def judge_dropouts(reading: TaskReading) -> Iterator[Finding]:
+    """Dropouts that leave next to nothing."""
+    if names := reading.dropouts:
+        sentence = f"In training {percent(reading.dropped)} of the values are dropped at {listed(names)}."
+        remedy = Remedy("set_drop_rates", {"rates": dict.fromkeys(names, float(f"{1 - reading.dropped:.4g}"))})
+        numbers = (reading.dropped, DROPPED)
+        yield _found("heavy_dropout", "warning", sentence, numbers, where=names, remedy=remedy, code=code_of(remedy))
+
+
 _JUDGES = {"constant_inputs": judge_constant, "squashed_outputs": judge_answers, "cut_scores": judge_cut}
 _JUDGES |= {"unbounded_loss": judge_bound, "inputs_scale": judge_inputs, "targets_scale": judge_targets}
 _JUDGES |= {"contradicting_labels": judge_labels, "loss_at_start": judge_start, "duplicated_samples": judge_copies}
+_JUDGES |= {"heavy_dropout": judge_dropouts}
 _JUDGES |= {"missing_classes": judge_classes, "unexplained_labels": judge_neighbours}
 RULES = tuple(Rule(name, (TaskReading,), judge) for name, judge in _JUDGES.items())
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from skiplens.base.preserve_state import preserve_state
 from skiplens.base.randomness import Randomness
+from skiplens.edits.structure import drop_rates
 from skiplens.graph.batch import Batch, tensors_in
 from skiplens.graph.functional import main_output
 from skiplens.graph.loss import NAMED, Loss, fitted, loss_name, loss_rule, scalar_loss
@@ -28,6 +29,7 @@ LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NEVER = math.exp(-30)  # a probability below rounding
 STEEP = 1e-7  # largest slope of a loss that is as low as it gets
 LARGE, SMALL, COMMON = 10.0, 1e-3, 0.99  # sizes of inputs, and shares of their power in common, that are unusual
+DROPPED = 0.8  # of the values: what is left of each has a noise of twice its size
 FEW = 3  # samples, which may have all in common by chance
 ENOUGH, MOST, NEIGHBOURS, SHUFFLES, FEATURES = 256, 512, 5, 200, 2048
 
@@ -77,6 +79,9 @@ def measure_task(
             "head": entry.head(model),
             **_inputs(entry, model, pieces, batch, outputs),
         }
+    rates = drop_rates(model)
+    heavy = tuple(name for name, rate in rates.items() if rate >= DROPPED)
+    fields |= {"dropouts": heavy, "dropped": max(rates.values(), default=0.0)}
     return TaskReading(samples=batch.samples, seen=seen.samples, **fields, **_data(seen, task, seed))
 
 

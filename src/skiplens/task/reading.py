@@ -38,6 +38,8 @@ class TaskReading(Reading, kind="task"):
         floor: The loss that no function of the inputs goes below for these, in units of a guess on the samples seen.
         neighbours: By how many standard deviations of chance neighbouring inputs have more similar targets than others;
             NaN with fewer than 256 samples.
+        dropouts: Modules that drop most of their values in training: four fifths or more.
+        dropped: The largest share that any module drops.
     """
 
     may_lack: ClassVar[Mapping[str, str]] = {
@@ -74,6 +76,8 @@ class TaskReading(Reading, kind="task"):
     contradictions: int = 0
     floor: float = math.nan
     neighbours: float = math.nan
+    dropouts: tuple[str, ...] = ()
+    dropped: float = 0.0
 
     @property
     def start(self) -> float:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from skiplens.base import Progress, Randomness, in_words, silent, times
+from skiplens.base import Progress, Randomness, in_words, silent, span, times
 from skiplens.graph.lens import Lens, Subject
 from skiplens.plots.figure import Bars, Figure, numbers
 from skiplens.plots.section import KeyNumber, Quantity, ReadingView, Scale, Section
@@ -41,14 +41,16 @@ def task_section(reading: TaskReading) -> Section:
     """Data and loss in words."""
     known = {name: _in_words(value) for name, value in reading.values().items() if isinstance(value, float)}
     occurring = f"{int((reading.counts > 0).sum())} of {reading.classes}" if len(reading.counts) else "not counted"
+    seen = f"{reading.samples} through the network, {reading.seen} looked at"
+    ends = span(reading.low, reading.high)
     facts = (
-        ("samples", f"{reading.samples} through the network, {reading.seen} looked at"),
+        ("samples", seen if reading.seen != reading.samples else str(reading.seen)),
         (f"loss at the start ({reading.loss_name.replace('_', ' ')})", known["loss"]),
         ("loss of no answer (outputs zero)", known["no_answer"]),
         ("loss of a guess (the best constant answer)", known["guess"]),
         ("outputs", f"{reading.answers.replace('_', '-')} of size {known['output_size']}"),
         ("classes that occur", occurring),
-        ("inputs", f"{known['low']} to {known['high']}, mean {known['mean']}, standard deviation {known['std']}"),
+        ("inputs", f"{ends}, mean {known['mean']}, standard deviation {known['std']}"),
         ("size of what reaches the first weights", known["entry_size"]),
         ("share of its power that samples have in common", known["entry_common"]),
         ("share of features that never change", known["constant"]),
@@ -99,7 +101,10 @@ def task_numbers(reading: TaskReading) -> tuple[KeyNumber, ...]:
     return () if math.isnan(reading.start) else (KeyNumber(START, reading.start, logarithmic=True),)
 
 
-QUANTITIES = {"loss_at_start": Quantity(START, lambda finding, reading: float(reading.start))}
+QUANTITIES = {
+    "loss_at_start": Quantity(START, lambda finding, reading: float(reading.start)),
+    "heavy_dropout": Quantity("largest share of values dropped", lambda finding, reading: float(reading.dropped)),
+}
 FIGURES = (losses_at_start,)
 VIEW = ReadingView(
     TaskReading, TaskLens, task_section, FIGURES, RULES, task_numbers, quantities=QUANTITIES, scale=task_scale

@@ -9,7 +9,7 @@ from torch import nn
 
 from skiplens.base import InvalidInputError, Progress, SkiplensError, silent
 from skiplens.base.preserve_state import preserve_random_state
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, span
 from skiplens.graph.inputs import first_line
 from skiplens.graph.loss import Loss
 from skiplens.trainability.forecast import forecast
@@ -75,7 +75,7 @@ class Ranking:
                 "network": place.name,
                 "forecast": place.forecast.word,
                 "loss": in_words(place.forecast.loss),
-                "90 %": "{:.3g} to {:.3g}".format(*place.forecast.interval),
+                "90 %": span(*place.forecast.interval),
                 "rate": in_words(place.forecast.rate, 2),
                 "before the next one": place.why,
             }

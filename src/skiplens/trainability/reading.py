@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from skiplens.base.axes import Float
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, span
 from skiplens.readings import Finding, Reading
 
 TRAINS, SLOWLY, NOT_AT_ALL, DIVERGES = "trains", "trains slowly", "does not train", "diverges"
@@ -77,13 +77,13 @@ class Forecast(Reading, kind="forecast"):
     @property
     def sentence(self) -> str:
         """The forecast in one line."""
-        optimizer = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}.get(self.optimizer, self.optimizer)
+        optimizer = called(self.optimizer)
         if not self.tried:
             return f"{self.word.capitalize()}, as far as can be told without a step: a loss of {self._level()}."
         if self.word == DIVERGES:
             return f"Diverges: no rate of {optimizer} that was tried keeps the loss finite."
         low, high = self.rates if self.word != NOT_AT_ALL else (0.0, 0.0)
-        working = f" (those from {in_words(low, 2)} to {in_words(high, 2)} work)" if low < high else ""
+        working = f" (those from {span(low, high, 2)} work)" if low < high else ""
         return (
             f"{self.word.capitalize()}: after {self.steps} steps of {optimizer} a loss of {self._level()}, at "
             f"rate {in_words(self.rate, 2)}{working}."
@@ -95,8 +95,13 @@ class Forecast(Reading, kind="forecast"):
 
     def _level(self) -> str:
         low, high = self.interval
-        shown = f"{in_words(self.loss, 2)} ({in_words(low, 2)} to {in_words(high, 2)} with 90 % probability"
+        shown = f"{in_words(self.loss, 2)} ({span(low, high, 2)} with 90 % probability"
         return f"{shown}; a guess has {in_words(self.guess, 2)})" if math.isfinite(self.guess) else f"{shown})"
+
+
+def called(optimizer: str) -> str:
+    """An optimizer as people write it."""
+    return {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}.get(optimizer, optimizer)
 
 
 def word_for(level: float) -> str:

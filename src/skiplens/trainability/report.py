@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from skiplens.base import Progress, Randomness, TooLargeError, silent
-from skiplens.base.words import in_words
+from skiplens.base.words import in_words, span
 from skiplens.graph.batch import as_batches
 from skiplens.graph.lens import SETTLED, Lens, Subject
-from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, drawn, numbers
+from skiplens.plots.figure import REFERENCE_COLOUR, Band, Figure, Line, Mark, Points, Reference, colour, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule
 from skiplens.trainability.forecast import BATCH, LEAST_COST, forecast
 from skiplens.trainability.pilot import LEAST_SAMPLES
-from skiplens.trainability.reading import DIVERGES, FORECAST_RULE, LEARNT, NOT_AT_ALL, Forecast
+from skiplens.trainability.reading import DIVERGES, FORECAST_RULE, LEARNT, NOT_AT_ALL, Forecast, called
 
 COST = 70
 PASSES = 3  # forward passes that a gradient costs
@@ -68,12 +68,12 @@ def expected_curve(reading: Forecast) -> Figure | None:
     for rate, losses in zip(reading.tried, reading.losses, strict=True):
         seen = losses[~losses.isnan()].clamp(bottom, top)  # a trial far off must not flatten all others
         places = [reading.stretch * step for step in range(1, len(seen) + 1)]
-        marks.append(Line(numbers(places), numbers(seen), f"tried: {in_words(rate, 2)}", faint=True))
-    steps = range(1, len(reading.curve) + 1)
-    marks.append(Line(numbers(steps), numbers(reading.curve), f"expected at {in_words(reading.rate, 2)}", colour="ink"))
+        marks.append(Line(numbers(places), numbers(seen), f"tried: {in_words(rate, 2)}", False, REFERENCE_COLOUR, True))
+    steps, best = numbers(range(1, len(reading.curve) + 1)), f"expected at {in_words(reading.rate, 2)}"
+    marks.append(Line(steps, numbers(reading.curve), best, colour=colour(0)))
     end = (float(reading.steps),)
-    marks.append(Points(end, (reading.loss,), "forecast"))
-    marks.append(Band((0.9 * end[0], end[0]), (low, low), (high, high), "90 % interval"))
+    marks.append(Points(end, (reading.loss,), "forecast", colour=colour(0)))
+    marks.append(Band((0.9 * end[0], end[0]), (low, low), (high, high), "90 % interval", colour(0)))
     if math.isfinite(reading.guess):
         marks.append(Reference(reading.guess, "a guess"))
         marks.append(Reference(LEARNT * reading.guess, "a quarter of it"))
@@ -96,18 +96,18 @@ def forecast_section(reading: Forecast) -> Section:
     low, high = reading.interval
     facts = (
         ("forecast", reading.word),
-        (f"loss after {reading.steps} steps", f"{in_words(reading.loss)} (90 %: {in_words(low)} to {in_words(high)})"),
+        (f"loss after {reading.steps} steps", f"{in_words(reading.loss)} (90 %: {span(low, high)})"),
         ("rate to use", in_words(reading.rate, 2)),
-        ("rates that work", "{:.2g} to {:.2g}".format(*reading.rates)),
+        ("rates that work", span(*reading.rates, 2)),
         ("loss of a guess", in_words(reading.guess)),
         ("loss before the first step", in_words(reading.first_loss)),
-        ("steps spent", f"{reading.cost} of {reading.optimizer}"),
+        ("steps spent", f"{reading.cost} of {called(reading.optimizer)}"),
     )
     return Section(
         anchor="forecast",
         title="Forecast",
         sentence=reading.sentence,
-        facts=facts,
+        facts=tuple(fact for fact in facts if fact[1] not in ("nan", "not known")),  # without a step there is no rate
         notes=reading.notes,
         figures=drawn(reading, FIGURES),
         provenance=provenance_of(reading),

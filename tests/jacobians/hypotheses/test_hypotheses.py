@@ -33,12 +33,12 @@ def test_the_printed_table(reading):
     assert str(reading).splitlines() == [
         "Net with cross-entropy",
         "",
-        "S1  fails              smooth [kinks: 2]",
+        "fails              smooth (S1) [kinks: 2]",
         "      at act: relu has a kink",
         "      -> Use tanh.",
         '        model.set_submodule("act", torch.nn.Tanh())',
-        "S2  holds              normalised [free maps: 0]",
-        "R4  cannot be decided  independent",
+        "holds              normalised (S2) [free maps: 0]",
+        "cannot be decided  independent (R4)",
         "      at the data: too large",
         "      -> Compute the rank by hand.",
         "",
@@ -50,10 +50,10 @@ def test_sampled_numbers_stand_beside_the_bounds(reading):
     from dataclasses import replace
 
     sampled = replace(reading, sampled=(0.5, None, 0.25))
-    assert "independent [sigma(X): not known, here 0.25]" in str(sampled)
+    assert "independent (R4) [sigma(X): not known, here 0.25]" in str(sampled)
     assert sampled["S1"]["sampled"] == 0.5
-    assert "smooth [kinks: 2, here 0.5]" in str(sampled)
-    assert "normalised [free maps: 0]" in str(sampled)
+    assert "smooth (S1) [kinks: 2, here 0.5]" in str(sampled)
+    assert "normalised (S2) [free maps: 0]" in str(sampled)
     assert reading["S1"]["sampled"] is None
 
 

@@ -1,12 +1,14 @@
 """Verdicts on whole models: the networks of the theory's table, planted changes, and models that are not known."""
 
 import math
+import re
 
 import pytest
 import torch
 from torch import nn
 
 from tests.jacobians.systems.reference import LABELS_A, cosines, data_a, start_a
+from tests.networks import noise
 
 TABLE = {
     "mnist_chain": {"S1", "S2", "R5", "R6"},
@@ -261,9 +263,22 @@ def test_the_table_is_printed(batch):
     model = network("normalised_resnet")
     model.set_submodule("blocks.1.branch.1", nn.ReLU())
     text = str(check(model, batch))
-    assert "S1  fails" in text
+    assert "fails              nonlinearities" in text
     assert 'model.set_submodule("blocks.1.branch.1", torch.nn.Tanh())' in text
     assert "is locally Lipschitz” and 2 more fail." in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", ["normalised_resnet", "mnist_chain"])
+def test_short_names_stand_only_in_brackets_behind_what_they_mean(batch, name):
+    from skiplens import zoo
+    from skiplens.jacobians.hypotheses.report import convergence_section
+
+    digits = noise(4, 1, 28, 28), torch.tensor([0, 1, 2, 3])
+    reading = check(network(name), batch) if name == "normalised_resnet" else check(zoo.build(name).double(), digits)
+    section = convergence_section(reading)
+    words = [str(reading), section.sentence, *section.notes, *reading.reasons, *map(str, section.rows)]
+    assert any("(S1)" in text for text in words)
+    assert not [text for text in words if re.search(r"(?<!\()\b[SRG][1-6]\b", text)]
 
 
 def test_the_code_that_is_offered_repairs_the_model(batch):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from skiplens import zoo
-from skiplens.base import InvalidInputError, Progress, Randomness, in_words
+from skiplens.base import InvalidInputError, Progress, Randomness, in_words, span
 from skiplens.curvature import LandscapeReading, loss_landscape
 from skiplens.data import fit_to, fit_whitening, load
 from skiplens.data.images import as_floats, sample
@@ -69,7 +69,7 @@ class CurvatureView(View):
         return Drawing(
             figures=(_eigenvalues(setting), _condition_against_depth(setting), _loss_on_the_way_down(setting)),
             says=f"{_about_zero(setting, zero)} Where training starts the curvatures reach "
-            f"from {in_words(start.smallest, 2)} to {in_words(start.largest, 2)}, the condition number is "
+            f"from {span(start.smallest, start.largest, 2)}, the condition number is "
             f"{condition(start)} and the gradient is {in_words(slope, 2)} long.",
             facts=(
                 ("weight matrices", counted if setting.branch_depth else f"{setting.matrices}, no shortcuts"),
@@ -114,8 +114,7 @@ def _landscapes(values: Values, planes: Planes | None) -> Drawing:
         missing = f" At {plane.missing} points the loss is not finite: left open." * bool(plane.missing)
         drawn = worded("landscape", heights, network=name, loss=in_words(plane.loss), missing=missing)
         figures.append(replace(drawn, name=place))
-        lowest, highest = in_words(plane.lowest), in_words(float(finite.max()))
-        facts.append((f"losses seen, {name.lower()}", f"{lowest} to {highest}"))
+        facts.append((f"losses seen, {name.lower()}", span(plane.lowest, float(finite.max()))))
     return Drawing(
         figures=tuple(figures),
         beside=2,

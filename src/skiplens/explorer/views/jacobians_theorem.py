@@ -81,10 +81,8 @@ def _certain(checks: Sequence[CheckedHypothesis], follows: str) -> str:
 
 def _check(one: CheckedHypothesis) -> Check:
     state = "unknown" if one.verdict == "cannot be decided" else one.verdict
-    # the formula en(W) X is a reason too, and no sentence
-    reason = f"it is {one.reason}" if one.reason.startswith("en(") else one.reason
-    why = f"{reason[:1].upper()}{reason[1:]}".removesuffix(".")
-    return Check(state, f"{one.label}: {one.hypothesis.statement}", f"{why}. {one.change}".strip())
+    why = f"{one.reason[:1].upper()}{one.reason[1:]}".removesuffix(".")
+    return Check(state, f"{one.hypothesis.statement} ({one.label})", f"{why}. {one.change}".strip())
 
 
 FEATURES = 16

@@ -33,7 +33,7 @@ THEORY, NETWORK, TRAINING = "theory", "network", "training"
 SCALE = "scale"
 
 CONTROLS = controls_of("paths")
-GHOSTLY = colour(3)
+GHOSTLY = colour(1)
 _TAIL = 0.05  # the share of energy below and above the band that holds 90 %
 _DEPTHS = (2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 110, 160, 220, 320, 450, 640, 1000)
 _RATIOS = torch.logspace(-3, 3, 241, dtype=torch.float64)
@@ -324,7 +324,7 @@ def _draw_training(values: Values, history: DepthHistory | None) -> Drawing:
 def _spectrum(reading: PathSpectrum, predictions: Sequence[Prediction]) -> Figure:
     orders = numbers(torch.arange(len(reading.energy)))
     lines = [
-        Line(orders, numbers(law.energies), f"theory, {law.name} ({law.parameter})", dashed=bool(index))
+        Line(orders, numbers(law.energies), f"theory, {law.name} ({law.parameter})", bool(index), "" if index else INK)
         for index, law in enumerate(predictions)
     ]
     return worded(

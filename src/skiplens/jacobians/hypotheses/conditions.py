@@ -20,12 +20,15 @@ def check(case: Case) -> tuple[CheckedHypothesis, ...]:
     before = (*_verdicts("S", smoothness, case), *regularity_checks(case))
 
     def _all_before(case: Case) -> Judgement:  # G1
-        failing, unknown = _with(before, "fails"), _with(before, "cannot be decided")
+        labels = _with(before, "fails"), _with(before, "cannot be decided")
+        failing, unknown = ([_ABOUT[label[0]] for label in some] for some in labels)
         evidence = Evidence(failing, unknown, float(len(failing) + len(unknown)))
-        wrong = "hypotheses of theorems 4.5 or 4.7 fail"
-        return evidence, "S1 to S6 and R1 to R6 hold", wrong, "Make the changes named there."
+        return evidence, "all of them hold", "some of them fail", "Make the changes named there."
 
     return (*before, *_verdicts("G", (_all_before, _entry_normalised, _slopes, _margin, _convex_cost, _step), case))
+
+
+_ABOUT = {"S": "smoothness", "R": "regularity"}
 
 
 def regularity_checks(case: Case) -> tuple[CheckedHypothesis, ...]:
@@ -81,7 +84,8 @@ def _entry_normalised(case: Case) -> Judgement:  # G2
     change = "None is needed: the repaired network has a free first layer." if harmless else (
         "Use NormalisedLinear with entry normalisation, or the repaired network's plain first layer."
     )  # fmt: skip
-    return Evidence([first.name] if epsilon is None else [], (), epsilon), "en(W) X", why, change
+    evidence = Evidence([first.name] if epsilon is None else [], (), epsilon)
+    return evidence, "each entry of its matrix is normalised", why, change
 
 
 def _slopes(case: Case) -> Judgement:  # G3
@@ -101,7 +105,7 @@ def _margin(case: Case) -> Judgement:  # G4
     without = [] if residual_layers(case) else ["no residual layer"]
     return (
         Evidence(failing or without, unknown, 1 - gain if math.isfinite(gain) and (failing or not unknown) else None),
-        f"all branches have slopes of at most 1 - {in_words(1 - gain, 4)}",
+        f"all branches have slopes of at most 1 − {in_words(1 - gain, 4)}",
         "no margin holds for all parameters",
         "Scale the last map of each branch so that its slope is below 1 by a margin.",
     )
@@ -126,7 +130,7 @@ def _step(case: Case) -> Judgement:  # G6
     limit = 2 / beta if beta else math.inf
     most = in_words(limit, 4)
     if step is None:
-        ask = f"Give a step size; any below {most} is certified."
+        ask = f"Give a step size; any below {most} is certified." if limit else "Make the loss smooth first."
         return Evidence((), ["the step size"], limit, "the step size is not known", ask), "", "", ""
     taken = in_words(step, 4)
     return (
@@ -316,7 +320,7 @@ def _skips(case: Case) -> Judgement:  # R2
     farthest = max(values, key=lambda value: abs(value - 1), default=None)
     return (
         Evidence(failing, unknown, farthest, "its singular values are not known"),
-        "all skips are isometric" if layers else "there is no skip (see R6)",
+        "all skips are isometric" if layers else "there is no skip that could break it",
         "; ".join(sorted({verdicts[name][1] for name in failing})),
         "Use the identity where widths agree, Truncation or IsometricPool where they shrink, without parameters.",
     )
@@ -348,7 +352,7 @@ def _gains(case: Case) -> Judgement:  # R3
     sampled = max((one.gain for one in case.sampled_gains.values()), default=None)
     return (
         Evidence(failing, unknown, None if unknown and not failing else number, sampled=sampled),
-        bounded if residual_layers(case) else "there is no branch (see R6)",
+        bounded if residual_layers(case) else "there is no branch that could break it",
         f"the product of the layers' bounds, or a measured slope, is {in_words(number, 4)}",
         "Normalise the maps of the branch, use slopes of at most 1, and scale its last map (contraction_factor).",
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skiplens.base import in_words, require_known
-from skiplens.plots.figure import BAD, GOOD, UNKNOWN, Bars, Figure, numbers
+from skiplens.plots.figure import Bars, Figure, numbers
 from skiplens.plots.section import KeyNumber, Scale, Section
 from skiplens.readings.reading import Reading
 
@@ -86,7 +86,7 @@ class HypothesesReading(Reading, kind="hypotheses"):
             if row["sampled"] is not None:
                 number = f"{number or 'not known'}, here {in_words(row['sampled'], 6)}"
             number = f" [{row['meaning']}: {number}]" if number else ""
-            lines.append(f"{row['hypothesis']}  {row['verdict']:<17}  {row['statement']}{number}")
+            lines.append(f"{row['verdict']:<17}  {_named(row)}{number}")
             if row["verdict"] != "holds":
                 for text in (f"at {row['where']}: {row['reason']}", f"-> {row['change']}"):
                     lines += textwrap.wrap(text, WIDTH, initial_indent="      ", subsequent_indent="         ")
@@ -95,8 +95,9 @@ class HypothesesReading(Reading, kind="hypotheses"):
 
 
 MEANING = (
-    "Theorems of MacDonald et al. 2023: S1 to S6 make the loss smooth, R1 to R6 keep its gradient from vanishing, G1 "
-    "to G6 let gradient descent use both. Hardly any network in use meets them all; a failing hypothesis is no fault."
+    "Theorems of MacDonald et al. 2023: the first six hypotheses (S) make the loss smooth, six more (R) keep its "
+    "gradient from vanishing, and with the last six (G) gradient descent uses both. Hardly any network in use meets "
+    "them all; a failing hypothesis is no fault."
 )
 TOLD = 2  # hypotheses that fail, in the sentence; the table has all
 
@@ -111,9 +112,8 @@ def convergence_section(reading: HypothesesReading) -> Section:
     )
     rows = tuple(
         {
-            "hypothesis": row["hypothesis"],
+            "hypothesis": _named(row),
             "verdict": row["verdict"],
-            "says": row["statement"],
             "number": _number(row),
             "where": row["where"] if row["verdict"] != "holds" else "",
         }
@@ -137,6 +137,11 @@ def convergence_sentence(reading: HypothesesReading) -> str:
     )
 
 
+def _named(row: Mapping[str, Any]) -> str:
+    """What the hypothesis says, and in brackets the short name under which the theory note has it."""
+    return f"{row['statement']} ({row['hypothesis']})"
+
+
 def _number(row: Mapping[str, Any]) -> str:
     if row["number"] is None and row["sampled"] is None:
         return "–"
@@ -156,8 +161,8 @@ def verdict_bars(labels: Sequence[str], verdicts: Sequence[str]) -> tuple[Bars, 
     """The verdicts that there are, counted for each theorem; the same bars wherever hypotheses are shown."""
     found = list(zip((label[0] for label in labels), verdicts, strict=True))
     return tuple(
-        Bars(tuple(THEOREMS.values()), numbers([found.count((one, word)) for one in THEOREMS]), word, colour=shade)
-        for word, shade in (("holds", GOOD), ("cannot be decided", UNKNOWN), ("fails", BAD))
+        Bars(tuple(THEOREMS.values()), numbers([found.count((one, word)) for one in THEOREMS]), word)
+        for word in ("holds", "cannot be decided", "fails")
         if word in verdicts
     )
 

@@ -242,7 +242,7 @@ def draw_thm4(readings: Readings) -> tuple[Figure, ...]:
     lower = [1 / weight_law(law).fourth_moment for law in laws]
     drawn = statistics.figure(
         ("fourth_moments", "Theorem 4: fourth moments, Jacobian over output"),
-        "The paper prints 1/c₄ as the lower bound (orange). Uniform and Rademacher weights fall below it; "
+        "The paper prints 1/c₄ as the lower bound (the bars beside). Uniform and Rademacher weights fall below it; "
         "the right bounds are 1/max(3, c₄) (dotted, 1/3) and 1/min(3, c₄).",
         ("law of the weights", "E‖J‖⁴ / E f⁴"),
         (

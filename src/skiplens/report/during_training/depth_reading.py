@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from skiplens.base.axes import Float, Int
-from skiplens.plots.figure import Figure, Line, Mark, Reference, numbers
+from skiplens.plots.figure import INK, Figure, Line, Mark, Reference, numbers
 from skiplens.plots.section import ReadingView
 from skiplens.readings.reading import Reading
 
@@ -179,7 +179,7 @@ def _predicted_and_measured(
     reading: DepthHistory, name: str, words: tuple[str, str, str, str, str], origin: str, zero: str
 ) -> Figure | None:
     steps, predicted, measured = reading.steps, getattr(reading, name), getattr(reading, f"{name}_measured")
-    prediction = Line(numbers(steps), numbers(predicted), origin, dashed=True)
+    prediction = Line(numbers(steps), numbers(predicted), origin, True, INK)
     marks = (prediction, Line(numbers(steps), numbers(measured), "measured"), Reference(0.0, zero))
     return Figure(*words, marks=marks) if len(predicted) else None
 

@@ -48,7 +48,7 @@ document.addEventListener("click", (event) => {
   if (button.parentElement.id === "filter") { chosen.clear(); applyChoice(); }
 });
 for (const button of [...blockButtons, ...stageButtons]) button.addEventListener("keydown", walk);
-for (const details of all("details.more")) details.addEventListener("toggle", () => drawAll(all(".plot.js-plotly-plot", details)));
+for (const details of all("details.more")) details.addEventListener("toggle", () => drawAll(all(".plot.js-plotly-plot", details.parentElement)));  // its card is wider now
 for (const details of all("details.numbers")) details.addEventListener("toggle", () => fillNumbers(details));
 toggle.addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
 byId("download").addEventListener("click", download);

@@ -26,8 +26,12 @@ function colours() {
   return { ink: word("--ink"), line: word("--line"), accent: word("--accent"), panel: word("--panel"), paper: word("--paper") };
 }
 
-// On a dark page the deep blue and the pale one change places.
-const inLook = (text) => (root.dataset.theme === "dark" ? text.replace(/#(0072B2|56B4E9)/g, (blue) => (blue === "#0072B2" ? "#56B4E9" : "#0072B2")) : text);
+// What becomes of colours on a dark page, as plots/figure.py has it.
+const DARK = {
+  "#0072B2": "#56B4E9", "#56B4E9": "#0072B2", "#009E73": "#3FB98F", "#D55E00": "#F0A440", "#B3261E": "#FF8A80",
+  "#8C6D31": "#A88B5A", "#44337A": "#A79BE8", "#C0A900": "#E6D14F",
+};
+const inLook = (text) => (root.dataset.theme === "dark" ? text.replace(/#[0-9A-F]{6}/g, (shade) => DARK[shade] || shade) : text);
 const figureOf = (plot) => JSON.parse(inLook(plot.nextElementSibling.textContent));
 const placesOf = (figure) => (figure.blocks || []).filter(([block]) => chosen.has(block)).map(([, place]) => place);
 
@@ -170,8 +174,8 @@ function dress(trace, ink) {
 // The bar of colours stands above a narrow plot.
 function placeColourBar(trace, narrow) {
   if (!trace.colorbar) return;
-  Object.assign(trace.colorbar, { thickness: 12, outlinewidth: 0 }, narrow ? { orientation: "h", x: 0.5, y: 1.02, yanchor: "bottom" } : {});
-  if (narrow) trace.colorbar.title.side = "top";
+  Object.assign(trace.colorbar, { thickness: 12, outlinewidth: 0 }, narrow ? { orientation: "h", x: 0.5, y: 1.02, yanchor: "bottom", ypad: 0 } : {});
+  trace.colorbar.title.side = narrow ? "top" : "right";  // above an upright bar it would lie on its highest number
 }
 
 // What became of runs that diverged stands beside their crosses; where several did the words would lie over their curves.
@@ -281,8 +285,8 @@ function draw(plot) {
   const figure = figureOf(plot);
   const places = placesOf(figure), sources = picturesOf(figure);
   const square = sources.length > 0 || figure.data.some((trace) => trace.type === "contour");
-  if (square) plot.style.height = `${Math.min(440, plot.clientWidth)}px`;  // nearly, so that pictures and planes have room
   const narrow = plot.clientWidth < 480;
+  if (square) plot.style.height = `${Math.min(440, plot.clientWidth + 50 * narrow)}px`;  // nearly, so that pictures and planes have room
   for (const trace of figure.data) { dress(trace, ink); placeColourBar(trace, narrow); }
   labelCrosses(figure.data, ink);
   const bars = figure.data.filter((trace) => trace.type === "bar");
