@@ -88,11 +88,27 @@ def look(visit: Callable[..., Page]) -> Callable[..., Page]:
     return drawn
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A report with bad names."""
+    from tests.browser.report_page import made  # not before the hook that checks shapes
+
+    return made().save(tmp_path / "a report #1.html")
+
+
+@pytest.fixture
+def whole_path(tmp_path: Path) -> Path:
+    """The same with the readings of all lenses."""
+    from tests.browser.report_page import made
+
+    return made(whole=True).save(tmp_path / "whole.html")
+
+
 @pytest.fixture(scope="package")
 def runs(tmp_path_factory) -> Iterator[Path]:
     """A folder of runs, with a hostile name in it and a secret beside it."""
     from skiplens.papers.study import MODULES
-    from tests.explorer.run_folders import HOSTILE, report, write_report, write_study
+    from tests.explorer.run_folders import HOSTILE, report, write_comparison, write_gallery, write_report, write_study
 
     folder = tmp_path_factory.mktemp("explorer")
     MODULES["small"] = "tests.papers.small_study"
@@ -102,6 +118,8 @@ def runs(tmp_path_factory) -> Iterator[Path]:
     write_report(folder / "runs" / "second", report("Second", energy=(1.0, 0.0, 0.0, 0.0, 1.0)))
     write_report(folder / "runs" / HOSTILE, report(HOSTILE))
     write_study(folder / "runs" / "study")
+    write_gallery(folder / "runs" / "gallery")
+    write_comparison(folder / "runs" / "pair")
     torch.set_default_dtype(torch.float32)
     yield folder / "runs"
     del MODULES["small"]

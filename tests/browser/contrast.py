@@ -1,5 +1,7 @@
 """Contrast of two colours as the Web Content Accessibility Guidelines define it."""
 
+import re
+
 
 def luminance(colour: str) -> float:
     channels = [int(colour.lstrip("#")[place : place + 2], 16) / 255 for place in (0, 2, 4)]
@@ -10,3 +12,7 @@ def luminance(colour: str) -> float:
 def contrast(first: str, second: str) -> float:
     low, high = sorted((luminance(first), luminance(second)))
     return (high + 0.05) / (low + 0.05)
+
+
+def hexadecimal(colour: str) -> str:
+    return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour)[:3])

@@ -78,6 +78,38 @@ def wait(page: Page, condition: str) -> None:
         page.wait_for_timeout(50)
 
 
+def pull(page: Page, name: str, right: float, up: float) -> None:
+    """Take a dot of the network by its middle, so many pixels to the right and up."""
+    wait(page, "document.querySelector('#network svg')")
+    handle = page.locator(f"#network .{name}.handle")
+    looks = iter(range(200))
+    while (box := handle.bounding_box()) is None:  # an answer that comes just now draws it anew
+        assert next(looks, None) is not None, "it is never seen"
+        page.wait_for_timeout(50)
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + right, y - up, steps=3)
+    page.mouse.up()
+
+
+def missing_for_a_screen_reader(page: Page) -> list[str]:
+    """What axe would find: parts without a name, places of the keyboard inside of pictures, names that stand twice."""
+    pressed = "button, a[href], summary, iframe, nav, form, [role=region], [role=group], [role=radiogroup], [role=img]"
+    name = "e.getAttribute('aria-label') || e.getAttribute('title') || e.textContent"
+    shown = "all => all.filter(e => e.checkVisibility()"
+    nameless = f"{shown} && !({name}).trim()).map(e => e.outerHTML.slice(0, 80))"
+    unlabelled = f"{shown} && !e.labels?.length && !e.ariaLabel).map(e => e.outerHTML.slice(0, 80))"
+    inside = "all => all.map(e => `inside of a picture: ${e.outerHTML.slice(0, 60)}`)"
+    ids = page.locator("[id]").evaluate_all("all => all.map(e => e.id)")
+    return [
+        *page.locator(pressed).evaluate_all(nameless),
+        *page.locator("input, select, textarea").evaluate_all(unlabelled),
+        *page.locator("[role=img] :is(button, a, input, [tabindex='0'])").evaluate_all(inside),
+        *(name for name in set(ids) if ids.count(name) > 1),
+    ]
+
+
 def curve(page: Page, name: str = "energy of all paths of this length") -> list[float]:
     """The heights of a curve of the main picture, as they are drawn; pictures come after their words, so it waits."""
     end = time.monotonic() + PATIENCE

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,16 @@ from playwright.sync_api import Page, expect
 
 from skiplens.explorer.views import theory_views
 from tests.browser.contrast import contrast
-from tests.browser.explorer_page import curve, served, settled, visits, wait, wait_for_points
-from tests.explorer.run_folders import HOSTILE
+from tests.browser.explorer_page import (
+    curve,
+    missing_for_a_screen_reader,
+    pull,
+    served,
+    settled,
+    visits,
+    wait,
+    wait_for_points,
+)
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 NAMES = [view.name for view in theory_views()]
@@ -74,20 +83,6 @@ def test_a_slider_changes_the_plot_the_words_and_the_address(explore):
     expect(page.locator(".says")).to_contain_text("Of 10 layers")
 
 
-def pull(page: Page, name: str, right: float, up: float) -> None:
-    wait(page, "document.querySelector('#network svg')")
-    handle = page.locator(f"#network .{name}.handle")
-    looks = iter(range(200))
-    while (box := handle.bounding_box()) is None:  # an answer that comes just now draws it anew
-        assert next(looks, None) is not None, "it is never seen"
-        page.wait_for_timeout(50)
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x + right, y - up, steps=3)
-    page.mouse.up()
-
-
 @pytest.mark.slow
 def test_the_network_is_pulled_and_played(explore):
     page = settled(explore("/paths?depth=30&beta=0.5"))
@@ -95,7 +90,7 @@ def test_the_network_is_pulled_and_played(explore):
     before = [page.evaluate(light, kind) for kind in ("trunk", "ribbon")]
     start = float(slider(page, "Depth ratio β").input_value())
     ends = [float(slider(page, "Depth ratio β").get_attribute(end)) for end in ("min", "max")]
-    pull(page, "beta", 0, 7.6)  # a tenth of the 76 pixels that are the whole slider
+    pull(page, "strength", 0, 7.6)  # a tenth of the 76 pixels that are the whole slider
     wanted = start + (ends[1] - ends[0]) / 10
     assert float(slider(page, "Depth ratio β").input_value()) == pytest.approx(wanted, abs=0.02 * (ends[1] - ends[0]))
     expect(field(page, "Depth ratio β")).not_to_have_value("0.5")
@@ -253,77 +248,9 @@ def test_figures_numbers_and_code_can_be_taken_away(explore):
 
 
 @pytest.mark.slow
-def test_reports_are_opened_drawn_again_compared_and_downloaded(explore):
-    page = explore("/runs?run=../secret")
-    expect(page.locator("#chooser .problem")).to_contain_text("There is no '../secret'")
-    expect(page.locator(".says")).to_contain_text("4 runs in")
-    page.get_by_label("first (report)").check()
-    expect(page.frame_locator("iframe.report").locator("h1")).to_have_text("First")
-    page.get_by_label("Path spectrum").check()
-    wait(page, "document.querySelector('#hero .plot')?.data")
-    assert curve(settled(page), "signal") == [1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16]
-    page.locator("summary", has_text="1 file to download").click()
-    with page.expect_download() as download:
-        page.get_by_role("link", name="readings.json").click()
-    assert json.loads(Path(download.value.path()).read_text())["title"] == "First"
-    page.get_by_label("second (report)").check()
-    page.wait_for_url("**run=first%2Csecond&reading=paths**")
-    wait_for_points(page, 5, "second")
-    assert curve(page, "second") == [0.5, 0, 0, 0, 0.5]
-    expect(page.locator("#rest th")).to_have_text(["number", "first", "second"])
-
-
 @pytest.mark.slow
-def test_a_choice_made_while_the_fields_are_renewed_is_not_lost(explore):
-    """The fields for two reports are held back: until they come, nothing can be chosen in the old ones."""
-    page, held = explore("/runs?run=first"), []
-
-    def hold(route):
-        is_held = route.request.post_data_json["output"] == "fields.children" and not held
-        held.append(route) if is_held else route.continue_()
-
-    reading = page.get_by_label("Path spectrum")
-    expect(reading).to_be_enabled()
-    page.route(lambda address: "_dash-update-component" in address, hold)
-    page.get_by_label("second (report)").check()
-    page.wait_for_url("**run=first%2Csecond**")
-    expect(reading).to_be_disabled()
-    held[0].continue_()
-    reading.check()
-    page.wait_for_url("**run=first%2Csecond&reading=paths**")
-    wait_for_points(page, 5, "second")
-    page.unroute_all()
-
-
 @pytest.mark.slow
-def test_a_study_is_opened_with_its_figures_and_tables(explore):
-    page = settled(explore("/runs?run=study"))
-    assert len(curve(page, "")) == 8
-    page.get_by_label("small_coin_grid").check()
-    page.wait_for_url("**table=small_coin_grid**")
-    expect(page.locator("#hero h3")).to_have_text("loss against depth")
-
-
 @pytest.mark.slow
-def test_hostile_names_are_text_and_paths_outside_are_refused(explore):
-    page = explore("/runs")
-    page.get_by_label(f"{HOSTILE} (report)").check()
-    expect(page.frame_locator("iframe.report").locator("h1")).to_have_text(HOSTILE)
-    page.get_by_label("first (report)").check()
-    page.get_by_label("Path spectrum").check()
-    page.wait_for_url("**reading=paths**")
-    wait(page, "document.querySelectorAll('#hero .legendtext').length === 2")
-    assert HOSTILE in page.locator("#hero .legendtext").all_text_contents()
-    page.reload()
-    settled(page)
-    expect(page.get_by_label(f"{HOSTILE} (report)")).to_be_checked()
-    assert page.locator("img").count() == 0
-    home = page.url.split("/runs")[0]
-    for name in ("../secret.txt", "%2e%2e%2fsecret.txt", "%252e%252e%252fsecret.txt", "/etc/passwd", "first/%00"):
-        answer = page.request.get(f"{home}/files?name={name}")
-        assert answer.status == 404 and answer.text().strip() != "secret"
-
-
 def test_a_walk_is_taken_with_a_picture_held_beside_it(explore):
     page = settled(explore("/paths"))
     page.get_by_role("button", name="Hold this picture beside the next").click()
@@ -426,6 +353,15 @@ def test_it_is_used_by_keyboard_alone_and_told_by_a_screen_reader(explore):
     page.get_by_text("C, width, ρ", exact=True).click()
     page.wait_for_url("**given=scale&**")
     expect(page.locator("label[aria-selected]")).to_have_count(0)  # a label cannot be selected, its button is
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_view_has_names_for_a_screen_reader(explore, name):
+    page = settled(explore(f"/{name}"))
+    assert missing_for_a_screen_reader(page) == []
+    levels = page.locator("main :is(h1, h2, h3)").evaluate_all("all => all.map(e => Number(e.tagName[1]))")
+    assert levels[0] == 1 and all(below <= above + 1 for above, below in pairwise(levels))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.explorer_page import PATIENCE, curve, settled, wait
+from tests.browser.explorer_page import PATIENCE, curve, pull, settled, wait
 
 PICTURES = {
     "curvature": ("eigenvalues", "condition_against_depth", "way_down"),
@@ -155,6 +155,31 @@ class TestTangent:
         expect(tile.locator("dd")).to_have_text("0.1")
         expect(page.locator("figure", has_text="against the scale of its branches")).to_contain_text("α = 1·L^(−1/2)")
         expect(says(page)).to_contain_text("too large for this depth")
+
+    def test_the_network_is_pulled(self, explore):
+        page = settled(explore("/tangent?depth=10&branch_scale=0.2&branch_depth=2&sampled=off"))
+        caption = page.locator("#network p")
+        expect(caption).to_contain_text("grows 1.48 times over 10 blocks, (1 + α^m)^L")  # 1.04^10
+        scale = page.get_by_label("Branch scale α, slider")
+        start, low, high = (float(scale.evaluate(f"e => e.{name}")) for name in ("value", "min", "max"))
+        pull(page, "strength", 0, 15.2)  # a fifth of the 76 pixels that are the whole slider
+        assert float(scale.input_value()) == pytest.approx(start + (high - low) / 5, abs=0.02 * (high - low))
+        expect(page.get_by_label("Branch scale α", exact=True)).not_to_have_value("0.2")
+        pull(page, "depth", -2000, 0)
+        page.wait_for_url("**depth=1&**")
+        expect(caption).to_contain_text("over 1 block,")
+        page.get_by_label("Depth L", exact=True).fill("100")
+        page.get_by_label("Branch scale α", exact=True).fill("2")
+        expect(caption).to_contain_text("grows 10⁷⁰ times over 100 blocks")  # 5^100
+        page.locator("nav.views a", has_text="Curvature").click()
+        wait(page, "!document.querySelector('#network svg')")
+
+    def test_a_report_without_a_kernel_cannot_be_laid_over_the_curves(self, explore):
+        page = settled(explore("/tangent?sampled=off"))
+        assert curve(page, "ResNet")
+        page.get_by_label("first", exact=True).check()
+        page.wait_for_url("**ghost=first**")
+        expect(page.locator(".problem", has_text="has no tangent kernel between vectors")).to_be_visible()
 
     def test_a_depth_out_of_range_is_refused_beside_the_field(self, explore):
         page = settled(explore("/tangent?sampled=off"))

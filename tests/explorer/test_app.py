@@ -12,7 +12,7 @@ from skiplens.explorer.views.paths import PathsView
 from skiplens.explorer.views.runs import RunsView
 from skiplens.explorer.views.runs_folder import RunsFolder
 from skiplens.report.inspection import Report
-from tests.explorer.run_folders import HOSTILE, report, write_report
+from tests.explorer.run_folders import HOSTILE, report, write_comparison, write_gallery, write_report
 
 HERE = {"Host": "127.0.0.1:8050"}
 
@@ -346,6 +346,30 @@ def test_a_report_is_its_own_page_in_a_frame_without_an_origin(root, client):
     assert "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
     assert response.headers["X-Frame-Options"] == "SAMEORIGIN"
     assert client.get("/", headers=HERE).headers["X-Frame-Options"] == "DENY"
+
+
+@pytest.mark.parametrize(("write", "name"), [(write_gallery, "index.html"), (write_comparison, "comparison.html")])
+def test_other_runs_are_their_own_page_in_such_a_frame(root, client, write, name):
+    write(root / "other")
+    (frame,) = update(client, "runs", {"run": "other"}, {}).json["response"]["hero"]["children"]
+    assert frame["props"]["sandbox"] == "allow-scripts allow-downloads"
+    response = client.get(frame["props"]["src"], headers=HERE)
+    assert response.status_code == 200 and response.text.startswith((root / "other" / name).read_text())
+    assert response.headers["Content-Security-Policy"].startswith("sandbox allow-scripts allow-downloads; default-src")
+
+
+def test_a_page_that_is_a_link_is_not_shown(root, client):
+    page = write_comparison(root / "other") / "comparison.html"
+    page.unlink()
+    page.symlink_to(root.parent / "secret.txt")
+    assert client.get("/report?name=other", headers=HERE).status_code == 404
+
+
+def test_a_huge_page_is_not_opened(root, client, monkeypatch):
+    write_comparison(root / "other")
+    monkeypatch.setattr("skiplens.explorer.views.runs_folder.MOST_BYTES", 100)
+    response = client.get("/report?name=other", headers=HERE)
+    assert response.status_code == 404 and "opens files up to 100 B" in response.text
 
 
 @pytest.mark.parametrize("word", ["", "nothing", "../secret.txt", "mine/readings.json", "%2e%2e"])

@@ -5,7 +5,7 @@ import pytest
 
 from skiplens.base.errors import InvalidInputError
 from skiplens.base.progress import silent
-from skiplens.explorer.control import read
+from skiplens.explorer.control import read, words_of
 from skiplens.explorer.exports import exported
 from skiplens.explorer.guard import Guard
 from skiplens.explorer.measurements import Measurements
@@ -16,7 +16,7 @@ from skiplens.explorer.views.runs_folder import RunsFolder
 from skiplens.papers.study import MODULES
 from skiplens.report.inspection import Problem
 from skiplens.report.lenses import figures_of
-from tests.explorer.run_folders import HOSTILE, report, write_report, write_study
+from tests.explorer.run_folders import HOSTILE, report, write_comparison, write_gallery, write_report, write_study
 from tests.report.test_findings_section import finding
 
 
@@ -52,17 +52,46 @@ class TestNothing:
     def test_before_one_is_chosen_all_are_listed(self, root):
         write_report(root / "a", report())
         write_study(root / "b")
-        rows = shown(root).rows
-        assert [(row["run"], row["kind"]) for row in rows] == [("a", "report"), ("b", "study")]
+        write_comparison(root / "c")
+        made = {"kind": "improvement"}
+        (root / "d").mkdir()
+        told = {"title": "Net", "verdict": "Better.", "readings": [made], "findings": [{"severity": "warning"}]}
+        (root / "d" / "readings.json").write_text(json.dumps(told))
+        cards = shown(root).cards
+        assert [(card["name"], card["kind"]) for card in cards] == [
+            ("a", "report"),
+            ("b", "study"),
+            ("c", "comparison"),
+            ("d", "improvement"),
+        ]
+        assert [card["about"] for card in cards] == ["Net", "small", "one and two", "Net"]
         verdicts = [entry["verdict"] for entry in json.loads((root / "b" / "verdicts.json").read_text())]
         counts = ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts))
-        assert [row["verdict"] for row in rows] == [report().verdict, counts]
+        assert [card["says"] for card in cards[:2]] == [report().verdict, counts]
+        assert "seed-to-seed noise" in cards[2]["says"] and cards[3]["says"] == "Better."
+        assert [card["severity"] for card in cards] == ["", "", "", "warning"]
+        labels = [label for _, label in RunsView(RunsFolder(root)).controls({})[0].options]
+        assert labels == ["a (report)", "b (study)", "c (comparison)", "d (improvement)"]
 
-    @pytest.mark.parametrize("content", ["", "[]", "{}", "[1]", "[{}]", "3", "[" * 100_000])
+    def test_a_card_opens_its_run(self, root):
+        write_report(root / HOSTILE, report("Hostile"))
+        (card,) = shown(root).cards
+        words = words_of(card["address"].partition("?")[2])
+        assert card["address"].startswith("/runs?") and shown(root, **words).says.startswith("Hostile: ")
+
+    @pytest.mark.parametrize("content", ["", "[]", "{}", "[1]", "[{}]", "3", "[" * 100_000, '[{"study": {"a": 1}}]'])
     def test_a_strange_file_is_listed_without_a_verdict(self, root, content):
         write_report(root / "a", report())
         (root / "a" / "readings.json").write_text(content)
-        assert [row["verdict"] for row in shown(root).rows] == [""]
+        assert [card["says"] for card in shown(root).cards] == [""]
+
+    def test_what_a_card_says_is_words_whatever_stands_in_the_file(self, root):
+        write_report(root / "a", report())
+        part = {"type": "Img", "namespace": "dash_html_components", "props": {}}
+        told = {"title": part, "verdict": [part], "readings": []}
+        (root / "a" / "readings.json").write_text(json.dumps(told))
+        (card,) = shown(root).cards
+        assert all(isinstance(words, str) for words in card.values())
 
 
 class TestReport:
@@ -148,8 +177,8 @@ class TestReports:
         write_report(root / "a", report("One"))
         write_report(root / "b", report("Two"))
         drawing = shown(root, run="b,a")
-        assert [row["model"] for row in drawing.rows] == ["Two", "One"]
-        assert run_code(drawing) == [row["verdict"] for row in drawing.rows]
+        assert [card["about"] for card in drawing.cards] == ["Two", "One"]
+        assert run_code(drawing) == [card["says"] for card in drawing.cards]
 
     def test_a_reading_without_curves_says_so(self, root):
         write_report(root / "a", report())
@@ -259,6 +288,16 @@ class TestStudy:
         drawn = draw(RunsView(RunsFolder(root)), {"run": "s"}, Measurements(), wait=True)
         assert message in drawn.problem
 
+    def test_its_gallery_is_shown_first_and_its_items_can_be_chosen(self, root):
+        write_gallery(root / "s")
+        drawing = shown(root, run="s")
+        assert (drawing.says, drawing.page) == ("s: 1 reproduced, 1 differs.", "/report?name=s")
+        assert run_code(drawing) == [["reproduced", "differs"]]
+        view = RunsView(RunsFolder(root))
+        assert [control.name for control in view.controls({"run": "s"})] == ["run", "item"]
+        chosen = shown(root, run="s", item="small/coin")
+        assert not chosen.page and len(chosen.figures) == 1
+
     def test_studies_are_compared_claim_by_claim(self, root):
         write_study(root / "a")
         write_study(root / "b", seed=1)
@@ -270,18 +309,13 @@ class TestStudy:
 
 
 class TestComparison:
-    def test_its_numbers_are_shown(self, root):
-        (root / "c").mkdir()
-        number = {"kind": "paths", "number": "mean depth", "values": {"x": [1.0, 3.0], "y": [4.0]}}
-        content = {
-            "verdict": "They differ.",
-            "notes": ["How."],
-            "numbers": [number | {"against_first": [{"verdict": "higher"}]}],
-        }
-        (root / "c" / "comparison.json").write_text(json.dumps(content))
+    def test_it_is_shown_as_its_own_page(self, root):
+        write_comparison(root / "c")
         drawing = shown(root, run="c")
-        assert drawing.rows == ({"number": "mean depth", "x": 2.0, "y": 4.0, "against the first": "higher"},)
-        assert (drawing.says, drawing.notes, run_code(drawing)) == ("They differ.", ("How.",), ["mean depth"])
+        assert "seed-to-seed noise" in drawing.says and drawing.page == "/report?name=c"
+        assert "residual blocks" in run_code(drawing)
+        (root / "c" / "comparison.html").unlink()
+        assert (shown(root, run="c").says, shown(root, run="c").page) == (drawing.says, "")
 
     @pytest.mark.parametrize("content", ["[]", "{}", '{"numbers": 1}'])
     def test_a_broken_one_is_told(self, root, content):

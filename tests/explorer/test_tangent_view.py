@@ -1,14 +1,21 @@
 """The tangent view against second algorithms, the theory's tables and sampled networks; its words and code."""
 
 import math
+import re
+from dataclasses import replace
 
 import mpmath
 import numpy as np
 import pytest
 import torch
 
+from skiplens.base import InvalidInputError, in_words
+from skiplens.report import Report
 from tests.explorer.drawings import figure_of, series_of, values_of
+from tests.explorer.run_folders import write_report
 from tests.kernels import reference
+from tests.report.readings import tangent
+from tests.sample_readings import structure
 from tests.tolerances import STANDARD_ERRORS, assert_close
 
 
@@ -186,3 +193,56 @@ def test_a_linear_resnet_is_the_cosine():
         series_of(drawing, "kernel_against_angle", "linear model"),
     )
     assert_close(np.array(curve.y), np.array(cosine.y))
+
+
+class TestGhost:
+    """A model of the user on the curves of the theory."""
+
+    def haunted(self, root, made, **words):
+        from skiplens.explorer.views.runs_folder import RunsFolder
+        from skiplens.explorer.views.tangent import TangentView
+
+        write_report(root / "mine", made)
+        own = TangentView(RunsFolder(root))
+        return own.draw(values_of(own, ghost="mine", sampled=False, **words))
+
+    def test_pairs_of_samples_on_the_curve_are_no_distance_from_it(self, tmp_path):
+        curve = series_of(drawn(sampled=False), "kernel_against_angle", "ResNet")
+        angles = torch.tensor([[0.0, 45.0, 90.0], [45.0, 0.0, 45.0], [90.0, 45.0, 0.0]], dtype=torch.float64)
+        kernel = torch.tensor(curve.y)[(angles / 180 * 64).long()]
+        sizes = torch.tensor([1.0, 2.0, 3.0])
+        diagonals = torch.tensor([[1.0], [2.0], [3.0]])
+        reading = replace(
+            tangent([1.0, 1.0, 1.0]),
+            kernel=kernel * sizes[:, None] * sizes,
+            angles=angles.deg2rad(),
+            seed_diagonals=diagonals,
+        )
+        drawing = self.haunted(tmp_path, Report("Mine", (structure(5), reading)))
+        pairs = series_of(drawing, "kernel_against_angle", "mine, pairs of samples")
+        assert pairs.x == pytest.approx((45.0, 90.0, 45.0)) and pairs.crossed
+        assert pairs.y == pytest.approx((curve.y[16], curve.y[32], curve.y[16]))
+        over_seeds = series_of(drawing, "variance_against_depth", "mine, over seeds")
+        assert (over_seeds.x, over_seeds.y) == ((5.0,), pytest.approx((0.25,)))  # variance 1 over a mean of 2, squared
+        assert "At its 5 blocks its kernel varies by 50 % from seed to seed." in drawing.says
+        far = re.search(r"Samples of mine \(crosses\) lie (\S+) from the curve of the ResNet", drawing.says)
+        assert far is not None and (far[1] == "0" or "10⁻¹" in far[1])
+        moved = replace(reading, kernel=torch.ones(3, 3) + torch.eye(3) * 1e-9)
+        drawing = self.haunted(tmp_path / "other", Report("Mine", (structure(5), moved)), architecture="vanilla")
+        plain = series_of(drawing, "kernel_against_angle", "vanilla").y
+        expected = (2 * (1 - plain[16]) + 1 - plain[32]) / 3
+        assert f"lie {in_words(expected, 2)} from the curve of the vanilla network" in drawing.says
+
+    def test_without_seeds_or_blocks_only_the_pairs_are_drawn(self, tmp_path):
+        reading = replace(tangent([1.0, 1.0]), angles=torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+        drawing = self.haunted(tmp_path, Report("Mine", (reading,)))
+        assert "from seed to seed" not in drawing.says.partition("mine")[2]
+        assert all("mine" not in mark.name for mark in figure_of(drawing, "variance_against_depth").marks)
+
+    def test_a_report_without_angles_or_without_a_kernel_is_refused(self, tmp_path):
+        for place, readings in enumerate([(structure(),), (tangent([1.0, 1.0]),)]):
+            with pytest.raises(InvalidInputError, match="no tangent kernel between vectors; choose another one"):
+                self.haunted(tmp_path / str(place), Report("Mine", readings))
+
+    def test_without_runs_there_is_nobody_to_choose(self):
+        assert "ghost" not in {control.name for control in view().controls({})}

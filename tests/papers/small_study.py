@@ -12,6 +12,8 @@ from skiplens.readings.reading import Measurement
 from skiplens.sweeps.run import Run
 from skiplens.sweeps.sweep import grid
 
+REPEATED = 8
+
 
 class Coin(Settings):
     """Throws of a coin."""
@@ -36,7 +38,7 @@ def judge(readings: Sequence[Measurement], share: float) -> Judgement:
 
 def study(broken: bool = False) -> Study:
     def runs(preset: str, seed: int) -> list[Run]:
-        coins = grid(Coin(broken=broken), replicate=range(8), seed=(seed,))
+        coins = grid(Coin(broken=broken), replicate=range(REPEATED), seed=(seed,))
         return [Run("tests.papers.small_study:throw", coin) for coin in (*coins, *coins)]
 
     claims = (

@@ -62,7 +62,7 @@ def test_an_interruption_leaves_a_report_of_what_was_finished():
     looked_at = subject()
 
     def stop(label, done, total):
-        if label == "tangent kernel":
+        if label == "tangent: tangent kernel":
             raise KeyboardInterrupt
 
     report = sl.inspect(looked_at.model, looked_at.batch, lenses=["tangent"], progress=stop)
@@ -118,7 +118,7 @@ def test_a_lens_that_runs_out_of_memory_looks_again_in_smaller_pieces(monkeypatc
     looked_at, told = subject(), list[str]()
     report = sl.inspect(looked_at.model, looked_at.batch, progress=lambda label, done, total: told.append(label))
     assert report.problems == () and report.reading(StructureReading) is not None
-    assert "starving: out of memory, again with 25.0 % of the budget" in told
+    assert "starving: out of memory, again with 25.0 % of the budget." in told
 
 
 def test_a_fault_in_one_lens_does_not_lose_what_the_others_saw(monkeypatch, tmp_path):

@@ -32,6 +32,11 @@ def _one_line(label: str, done: int, total: int) -> None:
     sys.stdout.flush()
 
 
+def stage(name: str, progress: Progress) -> Progress:
+    """`progress` of one stage: its labels begin with its name, `paths: deleting blocks`; sentences stay as they are."""
+    return lambda label, *counts: progress(label if label.endswith(".") else f"{name}: {label}", *counts)
+
+
 def track(items: Iterable[T], label: str, total: int, progress: Progress = silent) -> Iterator[T]:
     """Yield `items`, reporting after each one."""
     progress(label, 0, total)

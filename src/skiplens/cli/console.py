@@ -82,28 +82,29 @@ def print_findings(findings: Sequence[tuple[str, str, str]]) -> None:
 
 @contextmanager
 def progress_shown() -> Iterator[Progress]:
-    """A progress to hand to the library: one line that rewrites itself on a terminal, a line a step in a log file.
+    """A progress to hand to the library: one line that rewrites itself on a terminal, a line a stage in a log file.
 
-    A label that is a sentence is a result, and stays on the terminal.
+    A label that is a sentence is a result, and stays on the terminal; of `stage: step` a log file has the stage.
     """
     if not sys.stderr.isatty():
         told: list[str] = []
 
         def tell(label: str, done: int, total: int) -> None:
-            if label not in told:
-                told.append(label)
-                err().print(escape(label), soft_wrap=True)
+            line = label if label.endswith(".") else label.partition(": ")[0]
+            if line not in told:
+                told.append(line)
+                err().print(escape(line), soft_wrap=True)
 
         yield tell
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, console=err(), transient=True) as bars:
-        line = bars.add_task("", total=None)
+        line = bars.add_task("", total=None, visible=False)
 
         def show(label: str, done: int, total: int) -> None:
             if label.endswith("."):
                 bars.console.print(escape(label))
             else:
-                bars.update(line, description=escape(label), completed=done, total=total)
+                bars.update(line, description=escape(label), completed=done, total=total, visible=True)
 
         yield show

@@ -1,7 +1,6 @@
 """`skiplens reproduce`: do the runs of a study, judge its claims, write the gallery."""
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +17,6 @@ from skiplens.cli.flags import with_settings
 if TYPE_CHECKING:
     from skiplens.papers.reproduction import Reproduction
     from skiplens.sweeps.sweep import Status, Watch
-
-SECONDS_BETWEEN_LINES = 5.0
 
 
 class ReproduceSettings(Settings):
@@ -108,18 +105,17 @@ def _summarise(reproduction: "Reproduction", page: Path) -> None:
 
 @contextmanager
 def _shown() -> Iterator["Watch"]:
-    """How the sweep stands: one line that changes on a terminal; in a log file one now and then, and the last one."""
+    """How the sweep stands: one line that changes on a terminal; in a log file one for each tenth of the runs."""
     if sys.stderr.isatty():
         with console.err().status("Starting") as status:
             yield lambda standing: status.update(str(standing))
         return
-    last = time.monotonic()
+    told: list[int] = []
 
     def line(standing: "Status") -> None:
-        nonlocal last
-        ended = standing.done + standing.failed == standing.total
-        if ended or time.monotonic() - last > SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
+        tenth = 10 * (standing.done + standing.failed) // max(1, standing.total)
+        if tenth not in told:
+            told.append(tenth)
             console.err().print(str(standing), markup=False, soft_wrap=True)
 
     yield line

@@ -12,9 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 from skiplens.base import InvalidInputError, refuse_if, silent
 from skiplens.base.optional_imports import optional_import
-from skiplens.explorer.control import query_of, read, words_of
+from skiplens.explorer.control import read, words_of
 from skiplens.explorer.view import Drawing, View, view_named
 from skiplens.explorer.views import theory_views
+from skiplens.explorer.walk import canonical
 from skiplens.plots.figure import INK, Band, Bars, Contour, Figure, Heat, Line, Mark, Points, Reference, Surface
 from skiplens.plots.matplotlib_file import figure_bytes
 from skiplens.plots.plotly_json import plotly_json
@@ -131,12 +132,9 @@ def picture_code(view: View, query: str) -> str:
     alone = next((known for known in theory_views() if known.name == view.name), None)
     if alone is None:
         return ""
-    words = words_of(query)
-    controls = alone.controls(words)
-    state = read(controls, words)
-    if any(words[name] != "none" for name in state.unknown):  # a run that is laid over the theory
+    if words_of(query).get("ghost", "none") != "none":  # a run that is laid over the theory
         return ""
-    address = f"/{view.name}{query_of(controls, state.values)}"
+    address = f"/{view.name}{canonical(alone, query)}"
     return f"from skiplens.explorer.exports import picture\n\nfor figure in picture({address!r}):\n    figure.show()\n"
 
 

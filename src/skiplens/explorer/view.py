@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from skiplens.base import InvalidInputError, Progress
 from skiplens.explorer.control import Control
-from skiplens.plots.figure import Figure
+from skiplens.plots.figure import Figure, Mark
 
 Values = Mapping[str, Any]  # the value of each control by its name
 
@@ -46,8 +46,14 @@ class Drawing:
     code: str = ""  # lines of Python that make the same numbers; they leave the main one in `result`
     notes: tuple[str, ...] = ()  # what a person should know before believing it
     downloads: tuple[Download, ...] = ()  # files beside the exported pictures
+    cards: tuple[Mapping[str, str], ...] = ()  # what can be opened: name, address, kind, about, says, severity
     page: str = ""  # the address of a whole page of this server that is shown in a frame
     beside: int = 1  # so many of the first figures are main ones and stand side by side
+
+    def haunted(self, marks: Mapping[str, tuple[Mark, ...]], says: str, *facts: tuple[str, str]) -> "Drawing":
+        """The same with a model on its figures, by their names, and what there is to say of it."""
+        figures = tuple(replace(one, marks=(*one.marks, *marks.get(one.name, ()))) for one in self.figures)
+        return replace(self, figures=figures, says=f"{self.says} {says}", facts=(*self.facts, *facts))
 
 
 class View(ABC):

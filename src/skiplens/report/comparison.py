@@ -15,7 +15,7 @@ from skiplens.base.errors import InvalidInputError
 from skiplens.base.files import write_content, written_together
 from skiplens.base.identity import fingerprint
 from skiplens.base.preserve_state import preserve_random_state
-from skiplens.base.progress import Progress, silent, track
+from skiplens.base.progress import Progress, silent, stage
 from skiplens.base.randomness import Randomness, own_random_state, seed_torch
 from skiplens.base.words import in_words, percent
 from skiplens.graph.batch import Batch, take
@@ -199,12 +199,14 @@ def compare(  # noqa: PLR0913 - the models, their data, and keywords of which ea
     pairs = [(draw, name) for draw in range(chosen.draws) for name in models]
     within: Progress = lambda *told: None if told[0].endswith(".") else progress(*told)  # noqa: E731 - no sentences
     try:
-        for draw, name in track(pairs, "networks compared", len(pairs), progress):
+        for number, (draw, name) in enumerate(pairs):
             model = drawn(name, draw)
             if model is None:
                 continue
+            which = f"{name} ({number + 1} of {len(pairs)})"
+            progress(which, number, len(pairs))
             asked: dict[str, Any] = {"lenses": chosen.lenses, "loss": loss, "name": name, "seed": seed + draw}
-            reports[name].append(inspect(model, batches[name], pilot=False, progress=within, **asked))
+            reports[name].append(inspect(model, batches[name], pilot=False, progress=stage(which, within), **asked))
             if any(INTERRUPTED in problem.message for problem in reports[name][-1].problems):
                 raise KeyboardInterrupt
     except KeyboardInterrupt:

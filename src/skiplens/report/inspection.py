@@ -19,7 +19,7 @@ from skiplens.base import errors
 from skiplens.base.files import is_folder, read_json, write_content, written_together
 from skiplens.base.memory import CEILING, free_bytes, give_back, memory_retry
 from skiplens.base.preserve_state import checkpoints_off, dropout_off, preserve_random_state, threads
-from skiplens.base.progress import Progress, silent, usual
+from skiplens.base.progress import Progress, silent, stage, usual
 from skiplens.base.randomness import Randomness
 from skiplens.edits.remedies import words_of
 from skiplens.graph.batch import as_batches
@@ -452,7 +452,7 @@ def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progre
     """The reading; where memory runs out it is taken again in smaller pieces."""
 
     def told(share: float) -> None:
-        progress(f"{lens.name}: out of memory, again with {100 * share:.1f} % of the budget", 0, 1)
+        progress(f"{lens.name}: out of memory, again with {100 * share:.1f} % of the budget.", 0, 1)
 
     give_back()
     context, size = copy_context(), sum(parameter.nbytes for parameter in subject.model.parameters())
@@ -461,7 +461,7 @@ def _look(lens: Lens, subject: Subject, randomness: Randomness, progress: Progre
     still = nullcontext() if isinstance(lens, ForecastLens) else dropout_off(subject.model)  # a training keeps it
     require_room(type(lens), subject.model, LENSES.values(), free_bytes(subject.device))
     with still:
-        return context.run(memory_retry, lambda: lens(subject, randomness, progress), told)
+        return context.run(memory_retry, lambda: lens(subject, randomness, stage(lens.name, progress)), told)
 
 
 def _allowed(minutes: float, lenses: int) -> float:

@@ -17,7 +17,7 @@ from skiplens.explorer.measurements import Measurements
 from skiplens.explorer.page.callbacks import Callbacks, layout
 from skiplens.explorer.page.panes import draw
 from skiplens.explorer.view import UnknownViewError, View, view_named
-from skiplens.explorer.views.runs_folder import RunsFolder, load_report
+from skiplens.explorer.views.runs_folder import PAGES, RunsFolder, load_page, load_report
 from skiplens.report.page import page_script, plotly_zipped, resource
 
 _SCRIPTS = ("elements", "plots", "numbers", "copying")
@@ -168,10 +168,11 @@ def _add_exports(server: flask.Flask, views: Sequence[View], measurements: Measu
 def _add_files(server: flask.Flask, runs: RunsFolder) -> None:
     @server.get("/report")
     def report() -> flask.Response:
-        """The page of a report, made here from its readings: what stands in its own HTML is not shown."""
+        """The page of a run: of a report made here from its readings, else as it was written; neither may ask us."""
         try:
             run = runs.run(flask.request.args.get("name", ""))
-            response = flask.Response(load_report(run.path).to_html(), mimetype="text/html")
+            saved = "" if run.kind == "report" else load_page(runs.file(f"{run.word}/{PAGES[run.kind]}"))
+            response = flask.Response(saved or load_report(run.path).to_html(), mimetype="text/html")
         except (SkiplensError, OSError) as error:
             return _message(str(error) if isinstance(error, SkiplensError) else "There is no such report.")
         response.headers["Content-Security-Policy"] = _REPORT_POLICY

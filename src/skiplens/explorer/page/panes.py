@@ -75,11 +75,12 @@ def draw(view: View, words: Mapping[str, str], measurements: Measurements, wait:
 
 def drawing_panes(drawn: Drawn) -> tuple[list[Component], list[Component], list[Component]]:
     """The words, the main figure and everything below it."""
+    mark = html.Span(**{"data-view": drawn.view.name})  # whose words these are: under another title they are hidden
     if drawn.problem:
-        return [_mark(drawn), html.P(drawn.problem, className="problem")], [], []
+        return [mark, html.P(drawn.problem, className="problem")], [], []
     drawing = drawn.drawing
     unknown = [f"The address says {name!r}, which this view does not know." for name in drawn.state.unknown]
-    words: list[Component] = [_mark(drawn), *(html.P(said, className="problem") for said in unknown)]
+    words: list[Component] = [mark, *(html.P(said, className="problem") for said in unknown)]
     words += walk_pane(drawn)
     if drawing.says and not drawing.page:
         words.append(html.P(drawing.says, className="says"))
@@ -95,11 +96,6 @@ def drawing_panes(drawn: Drawn) -> tuple[list[Component], list[Component], list[
         frame = {"src": drawing.page, "title": drawing.says, "sandbox": "allow-scripts allow-downloads"}
         hero = [html.Iframe(className="report", **frame)]
     return words, hero, _below_the_main_figure(drawn)
-
-
-def _mark(drawn: Drawn) -> Component:
-    """Whose words these are: the page hides them under the title of another view."""
-    return html.Span(**{"data-view": drawn.view.name})
 
 
 def walk_pane(drawn: Drawn) -> list[Component]:
@@ -144,6 +140,8 @@ def _below_the_main_figure(drawn: Drawn) -> list[Component]:
     ]
     if others:
         parts.append(html.Div(others, className="figures"))
+    if drawing.cards:
+        parts.append(html.Div([_card(card) for card in drawing.cards], className="cards"))
     if drawing.rows:
         parts.append(_table(drawn))
     if drawing.downloads:
@@ -194,6 +192,12 @@ def _check(check: Check) -> Component:
         ],
         className=f"check {check.state}",
     )
+
+
+def _card(card: Mapping[str, str]) -> Component:
+    name, says = html.H2(dcc.Link(card["name"], href=card["address"])), html.P(card["says"], className="lead")
+    small = [html.P(words, className="soft") for words in (f"{card['kind']}, {card['written']}", card["about"])]
+    return html.Article([name, small[0], says, small[1]], className=f"card finding severity-{card['severity']}")
 
 
 def _table(drawn: Drawn) -> Component:

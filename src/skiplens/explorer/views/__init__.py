@@ -10,4 +10,4 @@ from skiplens.explorer.views.tangent import TangentView
 
 def theory_views(runs: RunsFolder | None = None) -> tuple[View, ...]:
     """The views of the theory, in the order of the page; a model among `runs` can be laid over it."""
-    return (PathsView(runs), CurvatureView(), JacobiansView(), TangentView())
+    return (PathsView(runs), CurvatureView(), JacobiansView(), TangentView(runs))

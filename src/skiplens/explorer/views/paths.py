@@ -12,9 +12,9 @@ from torch import Tensor
 from skiplens import data, zoo
 from skiplens.base import NotResidualError, Progress, in_words, percent
 from skiplens.edits.initialisation import scale_branch_ends
-from skiplens.explorer.control import Choice, Control
+from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
-from skiplens.explorer.views.runs_folder import RunsFolder, load_report
+from skiplens.explorer.views.runs_folder import RunsFolder, model_among, with_models
 from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.graph import ResidualNetwork, dissect
 from skiplens.graph.batch import take
@@ -24,14 +24,14 @@ from skiplens.paths.laws import binomial, fit_laws, fit_named_law, squared_binom
 from skiplens.paths.reading import PathSpectrum
 from skiplens.paths.spectrum import measure
 from skiplens.paths.weights import path_moments, path_weights, peak_length
-from skiplens.plots.figure import INK, Band, Bars, Figure, Line, Points, Reference, colour, numbers
+from skiplens.plots.figure import INK, Band, Bars, Figure, Line, Mark, Points, Reference, colour, numbers
+from skiplens.report import Report
 from skiplens.report.during_training import DepthHistory, depth_during_training
 from skiplens.training.recipe import Recipe
 
 THEORY, NETWORK, TRAINING = "theory", "network", "training"
 SCALE = "scale"
 
-NOBODY = "none"
 CONTROLS = controls_of("paths")
 GHOSTLY = colour(1)
 _TAIL = 0.05  # the share of energy below and above the band that holds 90 %
@@ -55,29 +55,14 @@ class PathsView(View):
 
     def controls(self, words: Mapping[str, str]) -> tuple[Control, ...]:
         """Those of the theory and of networks, and the reports among the runs, where there are any."""
-        runs = [run for run in self.runs.runs() if run.kind == "report"] if self.runs is not None else []
-        if not runs:
-            return CONTROLS
-        options = ((NOBODY, "none"), *((run.word, run.label) for run in runs))
-        about = "A report among your runs: its spectrum is laid over the curves."
-        wanted = ("look_at", (THEORY,))
-        return (*CONTROLS, Choice("ghost", "Your model", options, default=NOBODY, help=about, only_when=wanted))
+        return with_models(CONTROLS, self.runs)
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """The theory's curves, with a model as a ghost over them; or the measured spectrum of a network."""
         if values["look_at"] != THEORY:
             return (_draw_network if values["look_at"] == NETWORK else _draw_training)(values, measured)
-        drawing = _draw_theory(values)
-        ghost = values.get("ghost", NOBODY)
-        if self.runs is None or ghost == NOBODY:
-            return drawing
-        run = self.runs.run(ghost)
-        spectrum = load_report(run.path).reading(PathSpectrum)
-        if spectrum is None or spectrum.blocks < 2:
-            raise NotResidualError(
-                f"The report {run.label!r} has no path spectrum of two or more blocks; choose another one."
-            )
-        return _haunted(drawing, run.label, spectrum)
+        found = model_among(self.runs, values)
+        return _haunted(_draw_theory(values), *found) if found else _draw_theory(values)
 
     def measurement(self, values: Values) -> Values | None:
         """The network, its seed and the factor; or what decides a training."""
@@ -131,26 +116,26 @@ def _draw_theory(values: Values) -> Drawing:
     )
 
 
-def _haunted(drawing: Drawing, name: str, spectrum: PathSpectrum) -> Drawing:
+def _haunted(drawing: Drawing, name: str, report: Report) -> Drawing:
     """The drawing with a measured network on its curves; paths through r branches have length r + 1."""
+    spectrum = report.reading(PathSpectrum)
+    if spectrum is None or spectrum.blocks < 2:
+        raise NotResidualError(f"The report {name!r} has no path spectrum of two or more blocks; choose another one.")
     ratio = fit_named_law(spectrum.energy, "squared_binomial").parameter
     depth, mean = spectrum.blocks + 1, spectrum.mean_depth + 1
     energies = Line(numbers(torch.arange(1, depth + 1)), numbers(spectrum.distribution), name, True, INK)
     peak = float(spectrum.peak_depth + 1) / depth
-    places = {
+    places: dict[str, tuple[Mark, ...]] = {
         "path_weights": (energies,),
         "against_depth": (Points((float(depth),), (peak,), f"{name}, peak", colour=GHOSTLY, crossed=True),),
         "along_beta": (Points((ratio,), (mean / depth,), f"{name}, mean", colour=GHOSTLY, crossed=True),),
     }
-    figures = [
-        dataclasses.replace(figure, marks=(*figure.marks, *places.get(figure.name, ()))) for figure in drawing.figures
-    ]
     words = f"{name} (dashed) is a network of {depth} layers whose energy passes {mean:.1f} of them on average; β = "
-    return dataclasses.replace(
-        drawing,
-        figures=tuple(figures),
-        says=f"{drawing.says} {words}{in_words(ratio)} gives that mean; set depth and β to these to compare.",
-        facts=(*drawing.facts, (f"β of {name}", in_words(ratio)), (f"mean length, {name}", f"{mean:.1f} of {depth}")),
+    return drawing.haunted(
+        places,
+        f"{words}{in_words(ratio)} gives that mean; set depth and β to these to compare.",
+        (f"β of {name}", in_words(ratio)),
+        (f"mean length, {name}", f"{mean:.1f} of {depth}"),
     )
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -42,7 +41,7 @@ class RunsView(View):
         runs = self.folder.runs() if self.folder is not None else ()
         if not runs:
             return ()
-        options = tuple((run.word, f"{run.label} ({run.kind})") for run in runs)
+        options = tuple((run.word, f"{run.label} ({told(run)['kind']})") for run in runs)
         chooser = Several("run", "Runs", options, help="One is opened, several are compared.")
         wanted = words.get("run", "").split(SEPARATOR)
         return (chooser, *_further_controls([run for run in runs if run.word in wanted], words))
@@ -62,7 +61,7 @@ class RunsView(View):
     def measurement(self, values: Values) -> Values | None:
         """The study and the item whose figures are drawn again from its readings, and when the study was written."""
         chosen = self._chosen(values)
-        if len(chosen) != 1 or chosen[0].kind != "study" or values.get("table") != _NONE:
+        if len(chosen) != 1 or chosen[0].kind != "study" or values.get("table") != _NONE:  # none for a gallery
             return None
         written = (chosen[0].path / "verdicts.json").stat().st_mtime_ns
         return {"run": chosen[0].word, "item": values["item"], "written": written}
@@ -79,18 +78,10 @@ class RunsView(View):
         if self.folder is None:
             return Drawing(says="There is no folder of runs. Name one: skiplens explore RUNS_DIR.")
         runs, given = self.folder.runs(), self.folder.given
-        if not runs:
-            return Drawing(
-                says=f"There are no reports or studies in {given}. Write one: skiplens inspect --out {given}/mine."
-            )
-        written = [datetime.fromtimestamp(run.mark.stat().st_mtime) for run in runs]
-        return Drawing(
-            says=f"{len(runs)} runs in {given}. Choose one to open it, several to compare them.",
-            rows=tuple(
-                {"run": run.label, "verdict": told(run), "kind": run.kind, "written": f"{time:%Y-%m-%d %H:%M}"}
-                for run, time in zip(runs, written, strict=True)
-            ),
-        )
+        says = f"There are no reports or studies in {given}. Write one: skiplens inspect --out {given}/mine."
+        if runs:
+            says = f"{len(runs)} runs in {given}. Choose one to open it, several to compare them."
+        return Drawing(says=says, cards=tuple(map(told, runs)))
 
 
 def _further_controls(chosen: Sequence[Run], words: Mapping[str, str]) -> tuple[Control, ...]:
@@ -100,25 +91,22 @@ def _further_controls(chosen: Sequence[Run], words: Mapping[str, str]) -> tuple[
         if kinds == {"report"}:
             return (_reading_control([runs_folder.load_report(run.path) for run in chosen]),)
         if kinds == {"study"} and len(chosen) == 1:
-            return _study_controls(chosen[0].path, words)
+            return _study_controls(chosen[0], words)
     except Exception:  # whatever a strange file makes of the loaders: drawing it tells the person
         return ()
     return ()
 
 
 def _draw(chosen: Sequence[Run], values: Values, measured: Any) -> Drawing:
-    labels, folders = [run.label for run in chosen], [run.path for run in chosen]
     kinds = {run.kind for run in chosen}
     if kinds == {"report"}:
-        reports = [runs_folder.load_report(folder) for folder in folders]
+        reports = [runs_folder.load_report(run.path) for run in chosen]
         kind = values.get("reading", _VERDICT)
-        if len(chosen) == 1:
-            return _draw_report(reports[0], kind, folders[0], f"/report?name={quote(chosen[0].word, safe='')}")
-        return _draw_reports(labels, reports, kind, folders)
+        return _draw_report(chosen[0], reports[0], kind) if len(chosen) == 1 else _draw_reports(chosen, reports, kind)
     if kinds == {"study"}:
-        return _draw_study(folders[0], values, measured) if len(chosen) == 1 else _draw_studies(labels, folders)
+        return _draw_study(chosen[0], values, measured) if len(chosen) == 1 else _draw_studies(chosen)
     if kinds == {"comparison"} and len(chosen) == 1:
-        return _draw_comparison(folders[0])
+        return _draw_comparison(chosen[0])
     raise InvalidInputError(
         "Reports are compared with reports and studies with studies; choose runs of one kind, or one comparison."
     )
@@ -136,34 +124,28 @@ def _reading_control(reports: Sequence[Report]) -> Choice:
     return Choice("reading", "Reading", ((_VERDICT, "The report"), *titles.items()), default=_VERDICT, help=about)
 
 
-def _draw_report(report: Report, kind: str, folder: Path, address: str) -> Drawing:
+def _draw_report(run: Run, report: Report, kind: str) -> Drawing:
     """A report as its own page, or one of its readings with its figures drawn anew."""
     if kind == _VERDICT:
-        code = snippet("report", folder=str(folder))
-        return Drawing(says=f"{report.title}: {report.verdict}", page=address, code=code)
+        code = snippet("report", folder=str(run.path))
+        return Drawing(says=f"{report.title}: {report.verdict}", page=run.page, code=code)
     section = section_of(next(reading for reading in report.readings if reading.kind == kind))
     return Drawing(
         figures=section.figures,
         says=section.sentence,
         facts=section.facts,
         rows=section.rows,
-        code=snippet("reading", folder=str(folder), kind=kind),
+        code=snippet("reading", folder=str(run.path), kind=kind),
         notes=(*section.notes, "; ".join(f"{label}: {value}" for label, value in section.provenance if value)),
     )
 
 
-def _draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, folders: Sequence[Path]) -> Drawing:
+def _draw_reports(runs: Sequence[Run], reports: Sequence[Report], kind: str) -> Drawing:
     """One reading of all reports, or their verdicts."""
-    names = [str(folder) for folder in folders]
+    names, labels = [str(run.path) for run in runs], [run.label for run in runs]
     if kind == _VERDICT:
-        return Drawing(
-            says=f"{len(reports)} reports. Choose a reading to see its curves and numbers side by side.",
-            rows=tuple(
-                {"run": label, "model": report.title, "verdict": report.verdict}
-                for label, report in zip(labels, reports, strict=True)
-            ),
-            code=snippet("reports", folders=names),
-        )
+        says = f"{len(reports)} reports. Choose a reading to see its curves and numbers side by side."
+        return Drawing(says=says, cards=tuple(map(told, runs)), code=snippet("reports", folders=names))
     models = [ComparedModel(label, (report,)) for label, report in zip(labels, reports, strict=True)]
     rows = [
         {"number": number.label, **dict(zip(labels, map(mean_and_spread, number.values), strict=True))}
@@ -179,28 +161,27 @@ def _draw_reports(labels: Sequence[str], reports: Sequence[Report], kind: str, f
     return Drawing(figures, says, rows=tuple(rows), code=code, notes=notes_of("reports"))
 
 
-def _draw_comparison(folder: Path) -> Drawing:
-    """The numbers of all models, and which of them differ."""
-    content = runs_folder.load_comparison(folder)
-    rows = []
-    for number in content["numbers"]:
-        means = {name: sum(values) / len(values) if values else "–" for name, values in number["values"].items()}
-        verdicts = ", ".join(str(entry["verdict"]) for entry in number["against_first"])
-        rows.append({"number": number["number"], **means, "against the first": verdicts})
-    notes, code = map(str, content.get("notes", ())), snippet("comparison", path=str(folder / "comparison.json"))
-    return Drawing(says=str(content.get("verdict", "")), rows=tuple(rows), code=code, notes=tuple(notes))
+def _draw_comparison(run: Run) -> Drawing:
+    """The page of a comparison; its verdict alone where that is gone."""
+    content = runs_folder.load_comparison(run.path)
+    code = snippet("comparison", path=str(run.path / "comparison.json"))
+    return Drawing(says=str(content.get("verdict", "")), page=run.page, code=code)
 
 
-def _study_controls(folder: Path, words: Mapping[str, str]) -> tuple[Control, ...]:
-    """Which item, and whether its figures or one of its tables are drawn."""
+def _study_controls(run: Run, words: Mapping[str, str]) -> tuple[Control, ...]:
+    """The whole gallery or which item, and whether its figures or one of its tables are drawn."""
+    folder, whole = run.path, ((_VERDICT, "The gallery"),) * bool(run.page)
     items = list(dict.fromkeys(map(_item_name, load_verdicts(folder))))
     if not items:
         return ()
-    about = "A figure, table or theorem of the paper."
-    item = Choice("item", "Item", tuple((name, name) for name in items), default=items[0], help=about)
-    chosen = words.get("item", items[0])
-    tables = _tables_of(folder, chosen if chosen in items else items[0])
-    options = ((_NONE, "the paper's figures"), *((name, name) for name in tables))
+    about = "The gallery of all, or a figure, table or theorem of the paper."
+    options = (*whole, *zip(items, items, strict=True))
+    item = Choice("item", "Item", options, default=options[0][0], help=about)
+    chosen = words["item"] if words.get("item") in items else item.default
+    if chosen == _VERDICT:
+        return (item,)
+    tables = _tables_of(folder, chosen)
+    options = ((_NONE, "the paper's figures"), *zip(tables, tables, strict=True))
     about = "The paper's figures from the stored readings, or columns of a table of raw numbers."
     table = Choice("table", "Draw", options, default=_NONE, help=about)
     path = tables.get(words.get("table", _NONE))
@@ -236,11 +217,14 @@ def _column_controls(path: Path) -> tuple[Control, ...]:
     )
 
 
-def _draw_study(folder: Path, values: Values, measured: Any) -> Drawing:
-    """The verdicts of an item with its figures, or with a chart of a table."""
-    rows = load_verdicts(folder)
+def _draw_study(run: Run, values: Values, measured: Any) -> Drawing:
+    """The whole gallery, or the verdicts of an item with its figures or with a chart of a table."""
+    folder, rows = run.path, load_verdicts(run.path)
     if "item" not in values:
         return Drawing(says="The study has no verdicts yet.")
+    if values["item"] == _VERDICT:
+        code = snippet("studies", files=[str(folder / "verdicts.json")])
+        return Drawing(says=f"{run.label}: {runs_folder.counted(rows)}.", page=run.page, code=code)
     own = [row for row in rows if _item_name(row) == values["item"]]
     says = f"{values['item']}: {runs_folder.counted(own)}."
     environment = {name: str(value) for name, value in runs_folder.load_environment(folder).items()}
@@ -283,19 +267,18 @@ def _known_item(name: str) -> Item | None:
         return None
 
 
-def _draw_studies(labels: Sequence[str], folders: Sequence[Path]) -> Drawing:
+def _draw_studies(runs: Sequence[Run]) -> Drawing:
     """A table of all claims, and whether the studies agree on them."""
-    by_claim = [{f"{_item_name(row)}/{row.get('claim')}": row for row in load_verdicts(folder)} for folder in folders]
-    claims = list(dict.fromkeys(claim for found in by_claim for claim in found))
-    rows = [
-        {"claim": claim, **{label: _verdict(found.get(claim)) for label, found in zip(labels, by_claim, strict=True)}}
-        for claim in claims
-    ]
-    differing = sum(len({found[claim].get("verdict") for found in by_claim if claim in found}) > 1 for claim in claims)
+    studies = {
+        run.label: {f"{_item_name(row)}/{row.get('claim')}": row for row in load_verdicts(run.path)} for run in runs
+    }
+    claims = list(dict.fromkeys(claim for found in studies.values() for claim in found))
+    verdicts = ({row[claim].get("verdict") for row in studies.values() if claim in row} for claim in claims)
+    differing = sum(len(words) > 1 for words in verdicts)
     return Drawing(
         says=f"{len(claims)} claims; the runs have different verdicts on {differing} of them.",
-        rows=tuple(rows),
-        code=snippet("studies", files=[str(folder / "verdicts.json") for folder in folders]),
+        rows=tuple({"claim": c} | {label: _verdict(found.get(c)) for label, found in studies.items()} for c in claims),
+        code=snippet("studies", files=[str(run.path / "verdicts.json") for run in runs]),
     )
 
 

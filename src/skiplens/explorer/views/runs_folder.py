@@ -7,9 +7,10 @@ import csv
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from fnmatch import fnmatch
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from skiplens.base import BrokenFileError, InvalidInputError, readable, refuse_if
 from skiplens.base.files import read_json
+from skiplens.explorer.control import Control
 from skiplens.readings import Reading, read_file
 from skiplens.report.gallery import shown_word
 from skiplens.report.inspection import Report
@@ -29,9 +31,13 @@ Kind = Literal["report", "study", "comparison"]
 MARKS: dict[str, Kind] = {"readings.json": "report", "verdicts.json": "study", "comparison.json": "comparison"}
 """The file that tells what a folder is."""
 
+PAGES: dict[Kind, str] = {"study": "index.html", "comparison": "comparison.html"}
+"""The pages that are shown as they were written; that of a report is made from its readings."""
+
 _FILES = (
     *MARKS,
-    *("report.html", "index.html", "comparison.html", "environment.json"),
+    *PAGES.values(),
+    *("report.html", "environment.json", "change.py", "card.png"),
     *("tables/*.csv", "figures/*.png", "figures/*.svg", "store/*.npz"),
 )  # what a run's folder has that may be downloaded; anything else in it is nobody's business
 
@@ -53,6 +59,12 @@ class Run:
     def mark(self) -> Path:
         """The file that tells what it is."""
         return self.path / next(name for name, kind in MARKS.items() if kind == self.kind)
+
+    @property
+    def page(self) -> str:
+        """The address of its own page, as it was written for a person; empty where there is none."""
+        there = self.kind == "report" or (self.path / PAGES[self.kind]).is_file()
+        return f"/report?name={quote(self.word, safe='')}" if there else ""
 
 
 class RunsFolder:
@@ -139,12 +151,43 @@ def _label(path: Path) -> str:
     return os.fsencode(path).decode(errors="replace")
 
 
-def told(run: Run) -> str:
-    """What a run says in one line; nothing where its file cannot be read, which opening it tells."""
-    with suppress(OSError, TypeError, RecursionError, InvalidInputError):
-        content = _loaded(_json, run.mark)
-        return str(content.get("verdict", "")) if isinstance(content, dict) else counted(content)
-    return ""
+def told(run: Run) -> dict[str, str]:
+    """A run as a card; without what it says of itself where its file cannot be read, which opening it tells."""
+    card = {"name": run.label, "address": f"/runs?run={quote(run.word, safe='')}", "kind": run.kind}
+    card |= dict.fromkeys(("written", "about", "says", "severity"), "")
+    with suppress(OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError, InvalidInputError):
+        written = run.mark.stat().st_mtime
+        card["written"] = f"{datetime.fromtimestamp(written):%Y-%m-%d %H:%M}"
+        _require_small_and_here(run.mark)
+        card |= _told(run.mark, written)
+    return card
+
+
+@lru_cache(4 * MOST_RUNS)
+def _told(path: Path, changed: float) -> dict[str, str]:
+    """What was looked at, what is said of it and how bad that is; a report of `skiplens improve` is called by that."""
+    content = _json(path)
+    if isinstance(content, list):
+        return {"about": ", ".join(dict.fromkeys(row["study"] for row in content)), "says": counted(content)}
+    about = str(content["title"]) if "title" in content else " and ".join(one["name"] for one in content["models"])
+    found = {finding["severity"] for finding in content.get("findings", ())} & {"critical", "warning"}
+    improved = "improvement" in [one["kind"] for one in content.get("readings", ())]
+    said = {"about": about, "says": str(content["verdict"]), "severity": min(found, default="")}
+    return said | ({"kind": "improvement"} if improved else {})
+
+
+def with_models(controls: Sequence[Control], runs: RunsFolder | None) -> tuple[Control, ...]:
+    """The controls of a theory view; the last one, for a model on its curves, offers the reports that there are."""
+    *others, ghost = tuple[Any, ...](controls)
+    found = tuple((run.word, run.label) for run in (runs.runs() if runs else ()) if run.kind == "report")
+    return (*others, replace(ghost, options=(*ghost.options, *found))) if found else tuple(others)
+
+
+def model_among(runs: RunsFolder | None, values: Mapping[str, Any]) -> tuple[str, Report] | None:
+    """The name and the report of the model that is laid over the theory, if there is one."""
+    word = values.get("ghost", "none")
+    run = runs.run(word) if runs is not None and word != "none" else None
+    return None if run is None else (run.label, load_report(run.path))
 
 
 def counted(rows: Iterable[Row]) -> str:
@@ -214,6 +257,12 @@ class Table:
     def rows(self) -> tuple[Row, ...]:
         """The table row by row."""
         return tuple(dict(zip(self.columns, cells, strict=True)) for cells in zip(*self.columns.values(), strict=True))
+
+
+def load_page(path: Path) -> str:
+    """A page as it was written. What it links to is not beside it in its frame, and stands below that to download."""
+    _require_small_and_here(path)
+    return path.read_text("utf-8", errors="replace") + "<style>li:has(> [href^=tables]) { display: none; }</style>"
 
 
 def _loaded(load: Callable[[Path], T], path: Path) -> T:

@@ -1,16 +1,18 @@
 """The tangent view: three architectures as infinitely wide kernels and as finite networks drawn around them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from skiplens.base import Progress, Randomness, in_words, silent, track
+from skiplens.base import InvalidInputError, Progress, Randomness, in_words, silent, track
+from skiplens.explorer.control import Control
 from skiplens.explorer.view import Drawing, Values, View
+from skiplens.explorer.views.runs_folder import RunsFolder, model_among, with_models
 from skiplens.explorer.written import controls_of, notes_of, snippet, worded
 from skiplens.kernels.arc_cosine import Correlation
 from skiplens.kernels.architectures import Architecture, InfiniteWidthKernel, Trained, kernel_by_name
@@ -18,6 +20,9 @@ from skiplens.kernels.finite_width import kernel_moments, sample_kernels
 from skiplens.kernels.finite_width.networks import DenseNet, Network, ResNet, Vanilla
 from skiplens.kernels.finite_width.reduced_moments import scaled_variance_limit
 from skiplens.plots.figure import Band, Figure, Line, Mark, Points, Reference, colour, numbers
+from skiplens.report import Report
+from skiplens.signal.structure import StructureReading
+from skiplens.tangent.reading import TangentReading
 
 _TITLES: dict[Architecture, str] = {"resnet": "ResNet", "densenet": "DenseNet", "vanilla": "vanilla"}
 """Each architecture as people call it, in the order of its colours."""
@@ -38,13 +43,19 @@ class TangentView(View):
     name = "tangent"
     title = "Tangent"
     lead = "Which inputs does an architecture tell apart, and how far is a finite network from its limit?"
-    fixed_controls = CONTROLS
+
+    runs: RunsFolder | None = None  # whose models can be laid over the theory
+
+    def controls(self, words: Mapping[str, str]) -> tuple[Control, ...]:
+        """Those of the theory, and the reports among the runs, where there are any."""
+        return with_models(CONTROLS, self.runs)
 
     def draw(self, values: Values, measured: Any = None) -> Drawing:
         """The infinitely wide curves and exact variances, with sampled networks once there are some."""
         setting, sampled = Setting.of(values), measured if isinstance(measured, Sampled) else None
         curves = {architecture: relative_kernel(setting.kernel(architecture)) for architecture in _TITLES}
-        return Drawing(
+        found = model_among(self.runs, values)
+        drawing = Drawing(
             figures=(
                 _kernel_against_angle(setting, curves, sampled),
                 _variance_against_depth(setting, sampled),
@@ -56,6 +67,7 @@ class TangentView(View):
             code=_code(setting, Sampling.of(values) if values["sampled"] else None),
             notes=notes_of("tangent"),
         )
+        return _haunted(drawing, setting, *found) if found else drawing
 
     def measurement(self, values: Values) -> Values | None:
         """All that sampled networks depend on: everything but the marked scale."""
@@ -182,6 +194,24 @@ class Sampling:
         drawn = [sample_kernels(self.network, inputs, size, generator, self.trained) for size in sizes]
         mean = float(kernel_moments(self.network, self.trained).mean)
         return Sampled(torch.cat([each.samples[:, 0] for each in drawn]) / mean)
+
+
+def _haunted(drawing: Drawing, setting: Setting, name: str, report: Report) -> Drawing:
+    """The drawing with the kernel between the samples of a model, and how far that varies from seed to seed."""
+    reading, structure = report.reading(TangentReading), report.reading(StructureReading)
+    if reading is None or not reading.angles.numel() or len(reading.kernel) < 2:
+        raise InvalidInputError(f"The report {name!r} has no tangent kernel between vectors; choose another one.")
+    first, second = torch.triu_indices(len(reading.kernel), len(reading.kernel), offset=1)
+    angles, kernel = reading.angles[first, second].double(), reading.correlations[first, second].double()
+    curve = relative_kernel(setting.kernel(setting.architecture))[(angles / math.pi * (_ANGLES - 1)).round().long()]
+    far, cross = in_words(float((kernel - curve).abs().mean()), 2), partial(Points, colour=colour(3), crossed=True)
+    says = f"Samples of {name} (crosses) lie {far} from the curve of {_called(setting.architecture)} on average."
+    marks = {"kernel_against_angle": (cross(numbers(angles.rad2deg()), numbers(kernel), f"{name}, pairs of samples"),)}
+    (spread, error), depth = reading.seed_variance, len(structure.block_names) if structure else 0
+    if depth and spread > 0:  # NaN without seeds
+        marks["variance_against_depth"] = (cross((float(depth),), (spread,), f"{name}, over seeds", error=(error,)),)
+        says += f" At its {depth} blocks its kernel varies by {_share(math.sqrt(spread))} from seed to seed."
+    return drawing.haunted(marks, says)
 
 
 def _code(setting: Setting, sampling: Sampling | None) -> str:

@@ -156,10 +156,24 @@ async function copyCard() {
   }
 }
 
-// The network itself as a control: its end is pulled for depth, its branches for β, and light moves between them.
+// The network itself as a control: its end is pulled for depth, its branches for their strength, and light moves between
+// them: a branch has the share s/(1 + s) of a block whose branch adds s times what the trunk carries.
 const SVG = "http://www.w3.org/2000/svg";
 const HIGH = 136, TRUNK = 118;  // pixels of the drawing, and where its trunk runs
-const fieldOf = (kind, name) => byId(JSON.stringify({ kind, name, view: "paths" }));
+const fieldOf = (kind, name, view = "paths") => byId(JSON.stringify({ kind, name, view }));
+const valueOf = (name, view) => Number(fieldOf("number", name, view).value);
+const counted = (number) => (number < 1e6 ? Number(number.toPrecision(number < 1000 ? 3 : 15)).toLocaleString("en") : `10${String(Math.round(Math.log10(number))).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit])}`);
+const HEROES = [
+  {
+    view: "paths", strength: "beta", letter: "β", stem: 1, adds: (beta) => beta,
+    told: (layers, beta) => `the light passes about ${counted(Math.round((layers * beta) / (1 + beta)))} of ${counted(layers)} layers, p β/(1+β)`,
+  },
+  {
+    view: "tangent", strength: "branch_scale", letter: "α", stem: 0, adds: (scale) => scale ** valueOf("branch_depth", "tangent"),
+    told: (blocks, square) => `the squared signal of the ResNet grows ${counted((1 + square) ** blocks)} times over ${counted(blocks)} block${blocks > 1 ? "s" : ""}, (1 + α^m)^L`,
+  },
+];
+const slidersOf = (hero) => ["depth", hero.strength].map((name) => fieldOf("range", name, hero.view));
 const shareOf = (slider) => (slider.value - slider.min) / (slider.max - slider.min);
 const isShown = (node) => Boolean(node) && !node.closest("[hidden]");
 const setValue = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set;  // the one that React hears
@@ -179,30 +193,30 @@ function part(name, fields, text = "") {
 }
 
 function drawNetwork() {
-  const frame = byId("network");
+  const frame = byId("network"), hero = HEROES.find((one) => slidersOf(one).every(isShown));
   if (!frame) return;
-  const [depth, ratio] = ["depth", "beta"].map((name) => fieldOf("range", name));
-  if (!isShown(depth) || !isShown(ratio)) { frame.replaceChildren(); return; }
-  const [layers, beta] = ["depth", "beta"].map((name) => Number(fieldOf("number", name).value));
-  if (!(layers > 1) || !(beta >= 0)) return;
-  const wide = frame.clientWidth, share = beta / (1 + beta);
+  if (!hero) { frame.replaceChildren(); return; }
+  const [depth, ratio] = slidersOf(hero), { view, strength, letter } = hero;
+  const layers = valueOf("depth", view), blocks = layers - hero.stem, sum = hero.adds(valueOf(strength, view));
+  if (!(blocks >= 1) || !(sum >= 0)) return;
+  const wide = frame.clientWidth, share = sum / (1 + sum);
   const end = 60 + (wide - 90) * (0.12 + 0.88 * shareOf(depth));
-  const count = Math.min(layers - 1, Math.floor((end - 20) / 7)), room = (end - 20) / count;
+  const count = Math.max(1, Math.min(blocks, Math.floor((end - 20) / 7))), room = (end - 20) / count;
   const rise = 16 + 76 * shareOf(ratio), thick = Math.min(14, 0.45 * room);
   const top = TRUNK - rise, at = (index, along) => (20 + (index + along) * room).toFixed(1);
   const arc = (index) => `M${at(index, 0)} ${TRUNK}C${at(index, 0.26)} ${TRUNK} ${at(index, 0.18)} ${top} ${at(index, 0.5)} ${top}C${at(index, 0.82)} ${top} ${at(index, 0.74)} ${TRUNK} ${at(index, 1)} ${TRUNK}`;
   const branches = Array.from({ length: count }, (_, index) => arc(index)).join("");
-  const words = `the light passes about ${Math.round(layers * share).toLocaleString("en")} of ${layers.toLocaleString("en")} layers, p β/(1+β)`;
-  const drawn = count < layers - 1 ? `, ${count} of ${(layers - 1).toLocaleString("en")} blocks drawn` : "";
-  const picture = part("svg", { class: "network", viewBox: `0 0 ${wide} ${HIGH}`, height: HIGH, role: "img", "aria-label": `A network whose shortcut and branches are as bright as what passes through them: ${words}. The sliders of depth and β move it.` });
+  const words = hero.told(layers, sum);
+  const drawn = count < blocks ? `, ${count} of ${counted(blocks)} blocks drawn` : "";
+  const picture = part("svg", { class: "network", viewBox: `0 0 ${wide} ${HIGH}`, height: HIGH, role: "img", "aria-label": `A network whose shortcut and branches are as bright as what passes through them: ${words}. The sliders of depth and ${letter} move it.` });
   const middle = 20 + (Math.floor(count / 2) + 0.5) * room;
   picture.append(
     part("path", { class: "rail", d: `M${end} ${TRUNK}L${wide - 30} ${TRUNK}` }),  // how far it can be pulled
     part("path", { class: "trunk", d: `M8 ${TRUNK}L${end} ${TRUNK}`, style: `stroke-width: ${2 + 14 * (1 - share)}px; stroke-opacity: ${0.15 + 0.75 * (1 - share)}` }),
     part("path", { class: "ribbon", d: branches, style: `stroke-width: ${1 + thick * share}px; stroke-opacity: ${0.12 + 0.88 * share}` }),
   );
-  for (const [name, x, y, told] of [["depth", end, TRUNK, "Pull to the side: more layers or fewer"], ["beta", middle, TRUNK - rise, "Pull up or down: stronger branches or weaker"]]) {
-    const handle = part("circle", { class: `handle ${name}`, cx: x, cy: y, r: 9, "data-control": name });
+  for (const [name, x, y, told] of [["depth", end, TRUNK, "Pull to the side: more layers or fewer"], [strength, middle, TRUNK - rise, "Pull up or down: stronger branches or weaker"]]) {
+    const handle = part("circle", { class: `handle ${name === "depth" ? "depth" : "strength"}`, cx: x, cy: y, r: 9, "data-control": name, "data-view": view });
     handle.append(part("title", {}, told));
     picture.append(handle);
   }
@@ -213,10 +227,10 @@ function drawNetwork() {
 }
 
 function pull(event) {
-  const name = event.target.dataset?.control;
+  const { control: name, view } = event.target.dataset || {};
   if (!name || event.button) return;
   event.preventDefault();
-  const frame = byId("network").getBoundingClientRect(), slider = fieldOf("range", name);
+  const frame = byId("network").getBoundingClientRect(), slider = fieldOf("range", name, view);
   const move = (moved) => moveSlider(slider, name === "depth" ? ((moved.clientX - frame.left - 60) / (frame.width - 90) - 0.12) / 0.88 : (TRUNK - (moved.clientY - frame.top) - 16) / 76);
   const done = () => { for (const kind of ["pointermove", "pointerup", "pointercancel"]) window.removeEventListener(kind, kind === "pointermove" ? move : done); };
   window.addEventListener("pointermove", move);
