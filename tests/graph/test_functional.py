@@ -120,6 +120,7 @@ def test_coupling_is_found_by_module_and_by_behaviour():
     assert not is_batch_coupled(norm.eval(), x)
     assert is_batch_coupled(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3, track_running_stats=False)).eval(), x)
     assert is_batch_coupled(Formula(lambda m, x: m.f(x) - m.f(x).mean(0), f=nn.Linear(3, 3)), x)
+    assert is_batch_coupled(nn.GRU(3, 3), x)  # samples as times: the first has no time before it
     assert not is_batch_coupled(mlp(), x)
 
 

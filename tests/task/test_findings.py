@@ -140,6 +140,42 @@ def test_dropouts_that_leave_next_to_nothing(rate, heard):
         assert names["model"][2].p == pytest.approx(1 - rate) and names["model"][1].p == 0.5 and net[2].p == rate
 
 
+class Reads(nn.Module):
+    """Samples as two times of two features; the last time is read."""
+
+    def __init__(self, batch_first, layer=nn.GRU):
+        super().__init__()
+        self.layer, self.head = layer(4, 8, batch_first=batch_first).double(), nn.Linear(8, 4).double()
+
+    def forward(self, x):
+        return self.head(self.layer(x.view(len(x), 2, -1))[0][:, -1])
+
+
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4).double()
+
+    def forward(self, x):
+        return self.layer(x + torch.rand_like(x))
+
+
+@pytest.mark.parametrize(
+    ("build", "mixes"),
+    [
+        (lambda: model(4, nn.Softmax(0)), True),
+        (lambda: Reads(batch_first=False), True),  # the first sample is the first time: it alone has its own answer
+        (lambda: Reads(batch_first=True), False),
+        (lambda: model(4, nn.BatchNorm1d(4)), False),
+        (lambda: model(4, nn.BatchNorm1d(4, track_running_stats=False)), False),
+        (lambda: model(4, nn.Dropout(0.5)), False),
+        (Noisy, False),
+    ],
+)
+def test_samples_that_change_each_others_answers(build, mixes):
+    assert ("mixed_samples" in found(build())) == mixes
+
+
 def test_scores_where_log_probabilities_are_wanted():
     net = model()
     nn.init.constant_(net[2].bias, -1000)

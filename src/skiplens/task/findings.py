@@ -156,6 +156,13 @@ def judge_classes(reading: TaskReading) -> Iterator[Finding]:
             yield _found("missing_classes", "note", sentence, (chance, RARE))
 
 
+def judge_mixture(reading: TaskReading) -> Iterator[Finding]:
+    """Samples that change each other's answers."""
+    if reading.mixes:
+        sentence = "The answer to a sample depends on the other samples of its batch, and not through a batch norm."
+        yield _found("mixed_samples", "warning", sentence, (1.0, 0.0))
+
+
 def judge_dropouts(reading: TaskReading) -> Iterator[Finding]:
     """Dropouts that leave next to nothing."""
     if names := reading.dropouts:
@@ -168,7 +175,7 @@ def judge_dropouts(reading: TaskReading) -> Iterator[Finding]:
 _JUDGES = {"constant_inputs": judge_constant, "squashed_outputs": judge_answers, "cut_scores": judge_cut}
 _JUDGES |= {"unbounded_loss": judge_bound, "inputs_scale": judge_inputs, "targets_scale": judge_targets}
 _JUDGES |= {"contradicting_labels": judge_labels, "loss_at_start": judge_start, "duplicated_samples": judge_copies}
-_JUDGES |= {"heavy_dropout": judge_dropouts}
+_JUDGES |= {"heavy_dropout": judge_dropouts, "mixed_samples": judge_mixture}
 _JUDGES |= {"missing_classes": judge_classes, "unexplained_labels": judge_neighbours}
 RULES = tuple(Rule(name, (TaskReading,), judge) for name, judge in _JUDGES.items())
 

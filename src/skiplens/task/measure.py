@@ -16,7 +16,8 @@ from skiplens.base.preserve_state import preserve_state
 from skiplens.base.randomness import Randomness
 from skiplens.edits.structure import drop_rates
 from skiplens.graph.batch import Batch, tensors_in
-from skiplens.graph.functional import main_output
+from skiplens.graph.functional import PureModel, is_batch_coupled, main_output
+from skiplens.graph.inputs import samples_of
 from skiplens.graph.loss import NAMED, Loss, fitted, loss_name, loss_rule, scalar_loss
 from skiplens.graph.pieces import outputs_of, pieces_of
 from skiplens.task.reading import TaskReading
@@ -78,6 +79,7 @@ def measure_task(
             "classes": task.classes,
             "head": entry.head(model),
             **_inputs(entry, model, pieces, batch, outputs),
+            "mixes": len(outputs.shape[:1]) == 1 and len(outputs) == batch.samples > 1 and _mixes(model, batch),
         }
     rates = drop_rates(model)
     heavy = tuple(name for name, rate in rates.items() if rate >= DROPPED)
@@ -256,6 +258,17 @@ class _Task:
             counts = counting.flatten().bincount(minlength=self.classes).double()
         scores = (counts / counts.sum()).clamp_min(NEVER).log()
         return scores.reshape([-1 if axis == self.axis else 1 for axis in range(self.outputs.ndim)])
+
+
+def _mixes(model: nn.Module, batch: Batch) -> bool:
+    """Whether samples of a batch change each other's answers in evaluation mode; no where none is the same twice."""
+    few, pure = samples_of(batch.first(4).inputs), PureModel(model.eval(), {}, {})
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    if any(norm.running_mean is None for norm in norms):
+        return False
+    with suppress(Exception):  # a model may refuse so few samples, or the same one twice
+        return torch.equal(pure({}, few), pure({}, few)) and is_batch_coupled(pure, few)
+    return False
 
 
 def _last_operation(model: nn.Module, batch: Batch) -> str:

@@ -40,6 +40,7 @@ class TaskReading(Reading, kind="task"):
             NaN with fewer than 256 samples.
         dropouts: Modules that drop most of their values in training: four fifths or more.
         dropped: The largest share that any module drops.
+        mixes: Whether the answer to a sample depends on the others in its batch, batch norms and dropout aside.
     """
 
     may_lack: ClassVar[Mapping[str, str]] = {
@@ -78,6 +79,7 @@ class TaskReading(Reading, kind="task"):
     neighbours: float = math.nan
     dropouts: tuple[str, ...] = ()
     dropped: float = 0.0
+    mixes: bool = False
 
     @property
     def start(self) -> float:
