@@ -1,5 +1,6 @@
 """The drawing of a network holds the numbers of its readings."""
 
+import copy
 import math
 
 import pytest
@@ -7,7 +8,9 @@ import torch
 from torch import nn
 
 import skiplens as sl
-from skiplens.improvement.drawing import drawing_of
+from skiplens.graph.batch import Batch
+from skiplens.graph.lens import Subject
+from skiplens.improvement.drawing import drawing_of, look
 from skiplens.signal.reading import SignalReading
 from tests.report.test_findings_section import finding
 from tests.sample_readings import structure
@@ -69,3 +72,11 @@ def test_the_folder_has_the_drawing_and_the_card(report, tmp_path):
     assert (tmp_path / "out/figures/network.svg").exists()
     page = (tmp_path / "out/report.html").read_text("utf-8")
     assert page.count('class="block"') == 3 and "3 residual blocks" in page
+
+
+def test_a_network_is_drawn_without_its_dropout():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.9), nn.Linear(8, 8), nn.Dropout(0.9), nn.Linear(8, 3))
+    batch = Batch(torch.randn(16, 4), torch.arange(16) % 3)
+    drawn, still = (look(Subject(own, batch, "m"), 0) for own in (model.train(), copy.deepcopy(model).eval()))
+    assert drawn["signal"] == still["signal"] and len(drawn["signal"]) == 3

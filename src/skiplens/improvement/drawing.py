@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from skiplens.base import Randomness, SkiplensError
-from skiplens.base.preserve_state import preserve_state
+from skiplens.base.preserve_state import dropout_off, preserve_state
 from skiplens.base.words import branches, in_words, percent
 from skiplens.graph.lens import Subject
 from skiplens.paths.reading import PathSpectrum
@@ -21,7 +21,7 @@ from skiplens.signal import LayersLens, LayerStates, SignalLens, SignalReading, 
 def look(subject: Subject, seed: int) -> dict[str, Any]:
     """The drawing of a network as data; empty where it cannot be looked at."""
     try:
-        with preserve_state(subject.model):
+        with preserve_state(subject.model), dropout_off(subject.model):
             lenses = (StructureLens(), SignalLens(), LayersLens())
             found = drawing_of([lens(subject, Randomness(seed)) for lens in lenses], ())
     except SkiplensError:
