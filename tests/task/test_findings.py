@@ -170,6 +170,7 @@ class Noisy(nn.Module):
         (lambda: model(4, nn.BatchNorm1d(4, track_running_stats=False)), False),
         (lambda: model(4, nn.Dropout(0.5)), False),
         (Noisy, False),
+        (lambda: Formula(lambda m, x: m.f(x) @ m.f(x).T, f=model()), False),  # scores of all pairs are meant to
     ],
 )
 def test_samples_that_change_each_others_answers(build, mixes):
