@@ -55,6 +55,8 @@ TAIL = """
 * BigBird, DPT, BLIP, FLAVA (`no_gradient`): in their modelling code the modules that are named (a pooler beside the
   one that the head has, the last norm and the first residual unit of the fusion, cross-attention without another
   model's states, projections for a contrastive loss) are built and not called on the way to the output.
+* MobileNetV2 (`heavy_dropout`): the default of its configuration, `classifier_dropout_prob`, is 0.8, the share that
+  is dropped.
 
 ## Still wrong, or not known
 
