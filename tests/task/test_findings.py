@@ -177,6 +177,12 @@ def test_samples_that_change_each_others_answers(build, mixes):
     assert ("mixed_samples" in found(build())) == mixes
 
 
+def test_samples_that_agree_in_what_is_mixed_are_told_apart():
+    inputs = INPUTS.clone()
+    inputs[:, 4:] = 0  # the time that is read
+    assert "mixed_samples" in found(Reads(batch_first=False), inputs=inputs)
+
+
 def test_scores_where_log_probabilities_are_wanted():
     net = model()
     nn.init.constant_(net[2].bias, -1000)
