@@ -195,9 +195,10 @@ def _targets_of_programs():
     """What was asked of scripts that are no rows, read from their results."""
     for name, work, asked, size, key, most, unit in PROGRAM_TARGETS:
         file = RESULTS / f"{name}.json"
-        found = [row[key] for row in json.loads(file.read_text())["rows"] if row["samples"] == size]
-        for value in found:
-            yield f"| {work} | {asked} | {value:.3g} {unit} | {'reached' if value <= most else 'missed'} |"
+        found = [row for row in json.loads(file.read_text())["rows"] if row["samples"] == size]
+        for row in found:
+            whole = f"{work}, {_name(row, 'workers')}" if "workers" in row else work
+            yield f"| {whole} | {asked} | {row[key]:.3g} {unit} | {'reached' if row[key] <= most else 'missed'} |"
 
 
 def _verdict(row, target):
@@ -319,10 +320,16 @@ def _other(name, title, words, columns):
     chart = []
     if name in CHARTS:
         keys, shown, level, axis = CHARTS[name]
-        named = [(" ".join(_cell(row.get(key)) for key in keys), [("", row[shown])]) for row in rows]
+        named = [(" ".join(_name(row, key) for key in keys), [("", row[shown])]) for row in rows]
         chart = [_chart(named, level, axis), ""]
     folded = _folded("The numbers", "\n".join(table))
     return "\n".join([f"## {title}", "", *chart, words.format_map(record), "", folded])
+
+
+def _name(row, key):
+    if key != "workers":
+        return _cell(row.get(key))
+    return f"{row[key]} worker{'s' * (row[key] > 1)}"
 
 
 def _numeric(rows, key):
