@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Error, Page, expect
 
 if TYPE_CHECKING:
     from skiplens.explorer.serve import Explorer
 
 Visit = Callable[..., Page]
 PATIENCE = 300  # seconds; machines that test are busy, and nothing is asserted on how long it took
+SAYS = "document.documentElement.dataset"
 expect.set_options(timeout=1000 * PATIENCE)
 
 
@@ -51,7 +52,7 @@ def visits(browser: Browser, server: "Explorer") -> Iterator[Visit]:
             contexts[repr(options)] = made
         page = contexts[repr(options)].new_page()
         page.on("console", lambda message: message.type == "error" and complaints.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("pageerror", lambda error: complaints.append(f"error: {error} {error.stack}"))
         page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: check(request.url))
         page.goto(f"http://{home}{address}")
@@ -64,18 +65,27 @@ def visits(browser: Browser, server: "Explorer") -> Iterator[Visit]:
 
 
 def settled(page: Page) -> Page:
-    """The page when its main picture is drawn and nothing is measured any more."""
-    page.wait_for_selector("#hero .plot .main-svg")
-    wait(page, "!document.querySelector('#progress progress')")
+    """The page when all its fields are there, its pictures are drawn for what they say and nothing is measured."""
+    drawn = "document.querySelector('#hero .plot .main-svg') && !document.querySelector('#progress progress')"
+    wait(page, f"{SAYS}.settled === 'yes' && {SAYS}.plots === 'drawn' && {drawn}")
     return page
 
 
 def wait(page: Page, condition: str) -> None:
     """Wait until a condition in JavaScript is true; asked from here, since the page may not evaluate text itself."""
     end = time.monotonic() + PATIENCE
-    while not page.evaluate(f"() => Boolean({condition})"):
+    while not _holds(page, condition):
         assert time.monotonic() < end, f"in vain: {condition}"
         page.wait_for_timeout(50)
+
+
+def _holds(page: Page, condition: str) -> bool:
+    try:
+        return page.evaluate(f"() => Boolean({condition})")
+    except Error as error:
+        if "context was destroyed" in str(error):  # it is on its way to another page
+            return False
+        raise
 
 
 def pull(page: Page, name: str, right: float, up: float) -> None:

@@ -34,6 +34,9 @@ def test_cards_say_what_the_runs_are_and_open_their_pages(explore):
     page.get_by_label("small/coin").check()
     page.wait_for_url("**item=small%2Fcoin**")
     assert len(curve(settled(page), "")) == 8
+    page.get_by_label("small_coin_heads").check()  # in a field that the choice brought
+    page.wait_for_url("**table=small_coin_heads**")
+    expect(page.locator("#words .problem")).to_contain_text("fewer than two columns of numbers")
 
 
 def test_the_cards_can_be_read_and_told_by_a_screen_reader(explore):
@@ -109,6 +112,7 @@ def test_a_study_is_opened_with_its_figures_and_tables(explore):
     page.get_by_label("small_coin_grid").check()
     page.wait_for_url("**table=small_coin_grid**")
     expect(page.locator("#hero h3")).to_have_text("loss against depth")
+    expect(page.get_by_label("Logarithmic along")).to_be_visible()  # the table's columns can be chosen now
 
 
 def test_hostile_names_are_text_and_paths_outside_are_refused(explore):

@@ -140,9 +140,8 @@ class TestTangent:
 
     def test_progress_is_shown_and_the_curves_do_not_wait_for_it(self, explore):
         page = explore("/tangent?depth=60&width=700&networks=60&seed=5")
-        page.locator("#progress progress").wait_for()
-        page.wait_for_selector("#hero .plot .main-svg")
-        assert page.locator("#progress").inner_text().startswith("Measuring: ")
+        page.locator("#progress:has(progress)", has_text="Measuring: ").wait_for()
+        wait(page, "document.querySelector('#hero .plot .main-svg') && document.querySelector('#progress progress')")
         page.get_by_label("Draw finite networks").uncheck()
         settled(page)
 

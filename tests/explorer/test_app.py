@@ -214,7 +214,7 @@ def update(client, view, words, fields):
 SHARED = {
     "address": "/paths",
     "view": {"name": "paths", "words": {"depth": "7"}},
-    "query": {"view": "paths", "query": "?depth=7", "asked": [["7"]]},
+    "query": {"view": "paths", "query": "?depth=7", "asked": [["7"]], "whole": True},
     "measured": 3,
     "clock": 2,
 }

@@ -41,7 +41,7 @@ def layout(views: Sequence[View]) -> Component:
     return html.Div(
         [
             dcc.Location(id="address", refresh=False),
-            *(dcc.Store(id=name) for name in ("view", "query", "measured", "unused")),
+            *(dcc.Store(id=name) for name in ("view", "query", "measured", "lacking", "unused")),
             dcc.Interval(id="clock", interval=POLL_MILLISECONDS, disabled=True),
             html.A("Skip to the controls", href="#panel", className="skip"),
             html.Header([brand, html.Nav(links, className="views", **{"aria-label": "Views"}), theme]),
@@ -78,7 +78,7 @@ class Callbacks:
         # While other fields are on their way nothing can be chosen in these: the answer would take it back.
         app.callback(
             output=Output("fields", "children"),
-            inputs={"opened": opened, "fields": chooser},
+            inputs={"opened": opened, "fields": chooser, "lacking": Input("lacking", "data")},
             running=[(Output("renewed", "disabled"), True, False)],
         )(self.fields)
         app.callback(
@@ -131,8 +131,8 @@ class Callbacks:
         words, links = words_of(search or ""), navigation(self._views, view.name)
         return [{"name": view.name, "words": words}, _fields(view, words, True), links, view.title, view.lead]
 
-    def fields(self, opened: Opened | None, fields: Fields) -> Any:
-        """The other controls, which may depend on what was chosen."""
+    def fields(self, opened: Opened | None, fields: Fields, lacking: Any = None) -> Any:
+        """The other controls, which may depend on what was chosen; `lacking` only says that some are not there."""
         if not opened:
             return no_update
         view = view_named(self._views, opened["name"])
@@ -154,6 +154,7 @@ class Callbacks:
         problems = {name: why for name, why in at_first.items() if name in untouched} | dict(drawn.state.refused)
         # The values that this answer is for: the page asks again where they are no longer those of its fields.
         asked = [list(fields[kind]["values"]) for kind in KINDS if kind in fields]
+        here = {row["name"] for row in rows if row["view"] == view.name}  # the others are on their way
         words, *pictures = drawing_panes(drawn)
         if drawn.is_awaited and before and before["view"] == view.name:
             pictures = [no_update, no_update]  # what was measured before stays in sight until there is something new
@@ -163,7 +164,12 @@ class Callbacks:
             "hidden": [row["name"] not in shown for row in rows],
             # The clock is stopped by a poll: one that is under way now would show what nobody waits for any more.
             "page": [
-                {"view": view.name, "query": drawn.query, "asked": asked},
+                {
+                    "view": view.name,
+                    "query": drawn.query,
+                    "asked": asked,
+                    "whole": {control.name for control in drawn.controls} <= here,
+                },
                 no_update if drawn.standing.is_over else False,
             ],
         }

@@ -28,7 +28,6 @@ _NOTHING = MeasurementStatus("done")
 _LOG = logging.getLogger(__name__)
 _MOST_RADIOS = 4
 _LOG_STEPS = 200  # of a logarithmic slider, over its whole range
-_TYPING_SECONDS = 0.4
 
 
 @dataclass(frozen=True)
@@ -271,7 +270,7 @@ def _(control: Slider, view: str, value: Any) -> list[Component]:
         type="text",
         inputMode="numeric" if control.whole else "verbatim",
         value=control.words(value),
-        debounce=_TYPING_SECONDS,
+        debounce=True,
         autoComplete="off",
         className="number",
     )

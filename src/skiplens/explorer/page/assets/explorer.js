@@ -10,6 +10,7 @@ function valueAt(place, meta) {
   return Math.min(meta.high, Math.max(meta.low, value));
 }
 
+let lacked = "";  // the words that fields were asked for last
 window.dash_clientside = Object.assign({}, window.dash_clientside, {
   explorer: {
     together(text, place, meta) {
@@ -24,7 +25,14 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
     },
     tell(shown, ...values) {
       // Answers may come in another order than they were asked for: an old one on top is asked for again.
-      if (shown && JSON.stringify(shown.asked) !== JSON.stringify(values)) {
+      const isNow = shown && JSON.stringify(shown.asked) === JSON.stringify(values);
+      root.dataset.settled = isNow && shown.whole ? "yes" : "no";
+      // A choice may bring fields of its own; those of a view that was just opened are on their way already.
+      if (isNow && !shown.whole && lacked !== shown.query && !byId("renewed").disabled) {
+        lacked = shown.query;
+        window.dash_clientside.set_props("lacking", { data: Date.now() });
+      }
+      if (shown && !isNow) {
         window.dash_clientside.set_props("measured", { data: Date.now() });
       } else if (shown) {
         const address = `/${shown.view}${shown.query}`;
@@ -51,7 +59,6 @@ function drawChanged() {
   }
   shareAxes();
   linkPlanes();
-  root.dataset.plots = "drawn";
 }
 
 // The words below the main figure stand apart from it, so that on a phone the figure alone stays in sight.
@@ -165,11 +172,11 @@ const valueOf = (name, view) => Number(fieldOf("number", name, view).value);
 const counted = (number) => (number < 1e6 ? Number(number.toPrecision(number < 1000 ? 3 : 15)).toLocaleString("en") : `10${String(Math.round(Math.log10(number))).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit])}`);
 const HEROES = [
   {
-    view: "paths", strength: "beta", letter: "β", stem: 1, adds: (beta) => beta,
+    view: "paths", needs: ["depth", "beta"], strength: "beta", letter: "β", stem: 1, adds: (beta) => beta,
     told: (layers, beta) => `the light passes about ${counted(Math.round((layers * beta) / (1 + beta)))} of ${counted(layers)} layers, p β/(1+β)`,
   },
   {
-    view: "tangent", strength: "branch_scale", letter: "α", stem: 0, adds: (scale) => scale ** valueOf("branch_depth", "tangent"),
+    view: "tangent", needs: ["depth", "branch_scale", "branch_depth"], strength: "branch_scale", letter: "α", stem: 0, adds: (scale) => scale ** valueOf("branch_depth", "tangent"),
     told: (blocks, square) => `the squared signal of the ResNet grows ${counted((1 + square) ** blocks)} times over ${counted(blocks)} block${blocks > 1 ? "s" : ""}, (1 + α^m)^L`,
   },
 ];
@@ -193,7 +200,7 @@ function part(name, fields, text = "") {
 }
 
 function drawNetwork() {
-  const frame = byId("network"), hero = HEROES.find((one) => slidersOf(one).every(isShown));
+  const frame = byId("network"), hero = HEROES.find((one) => slidersOf(one).every(isShown) && one.needs.every((name) => fieldOf("number", name, one.view)));
   if (!frame) return;
   if (!hero) { frame.replaceChildren(); return; }
   const [depth, ratio] = slidersOf(hero), { view, strength, letter } = hero;
@@ -318,7 +325,12 @@ let waiting = false;
 function soon() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; hideOld(); nameLook(); nameSliders(); nameBoxes(); drawNetwork(); namePlay(); skipHidden(); reopen(); drawChanged(); });
+  root.dataset.plots = "drawing";
+  requestAnimationFrame(() => {
+    waiting = false;
+    for (const renew of [hideOld, nameLook, nameSliders, nameBoxes, drawNetwork, namePlay, skipHidden, reopen, drawChanged]) renew();
+    if (!waiting && window.Plotly) root.dataset.plots = "drawn";  // and nobody asked for more meanwhile
+  });
 }
 
 const isOurs = (change) => !(change.target.closest ? change.target : change.target.parentElement || root).closest(".plot, #network, #play");
@@ -333,6 +345,16 @@ new MutationObserver((changes) => {
   for (const { target } of changes) if (target.matches("label")) target.removeAttribute("aria-selected");
 }).observe(document.body, { subtree: true, attributeFilter: ["aria-selected"] });
 document.addEventListener("input", () => { soon(); setTimeout(soon, 60); });  // the field beside a slider follows it
+
+// What is typed counts when nobody types on, or when its field is left. Dash would wait by itself, also for a field that is
+// gone by then, whose value it cannot read.
+const TYPING = 400;  // milliseconds
+let typing = 0;
+document.addEventListener("input", ({ target }) => {
+  clearTimeout(typing);
+  if (!target.id.startsWith('{"kind":"number"')) return;
+  typing = setTimeout(() => { if (target.isConnected) target.dispatchEvent(new FocusEvent("focusout", { bubbles: true })); }, TYPING);
+});
 document.addEventListener("pointerdown", pull);
 window.addEventListener("resize", () => { soon(); setTimeout(soon, 300); });  // when plots have been drawn anew
 
