@@ -22,6 +22,10 @@ def test_cards_say_what_the_runs_are_and_open_their_pages(explore):
     frame = page.frame_locator("iframe.report")
     expect(frame.locator("h1")).to_have_text("one against two")
     expect(frame.locator(".verdict")).to_contain_text("seed-to-seed noise")
+    for look, button in (("light", "Dark look"), ("dark", "Light look")):  # that of the page around it
+        expect(frame.locator("html")).to_have_attribute("data-theme", look)
+        page.get_by_role("button", name=button).click()
+    expect(frame.locator("html")).to_have_attribute("data-theme", "light")
     page.get_by_label("pair (comparison)").uncheck()
     page.get_by_label("gallery (study)").check()
     expect(page.frame_locator("iframe.report").locator("h1")).to_have_text("Papers reproduced")

@@ -52,6 +52,7 @@ def test_the_folder_holds_report_code_and_weights(file, tmp_path):
     assert "Why: " in done.output and "What was tried" in run(file, "--out", tmp_path / "out", "--full").output
     report = Report.load(tmp_path / "out")
     assert report.verdict.split(":")[0][:40] in " ".join(done.output.split())
+    assert [section.title for section in report.sections()] == ["Improvement", "Forecast of the changed network"]
     pasted = {}
     exec(SOURCE, pasted)
     pasted = {"model": pasted["build"](), "inputs": pasted["data"]()[0]}
@@ -90,7 +91,9 @@ def test_the_report_has_the_forecast_of_what_is_handed_over(file, tmp_path, monk
     monkeypatch.setattr(skiplens.improvement, "improve", found)
     done = run(file, "--out", tmp_path, "--keep", "outputs")
     assert done.exit_code == 0, done.output
-    assert Report.load(tmp_path).reading(Forecast).loss == (1.0 if after else 2.0)
+    report, whose = Report.load(tmp_path), "the changed network" if after else "the network as it was"
+    assert report.reading(Forecast).loss == (1.0 if after else 2.0)
+    assert report.sections()[-1].title == f"Forecast of {whose}"
 
 
 def test_bad_input_is_one_line(file, tmp_path):

@@ -1,5 +1,6 @@
 """`skiplens improve`: a network that trains better, the smallest change that does it, and the proof."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -54,8 +55,12 @@ def improve(
     with console.progress_shown() as progress:
         better = improvement.improve(model, data, out=out, progress=progress, **asked)
     kept = any(change.name != "cool_down" for change in better.changes)  # what was raced, not the end of it alone
-    readings = (better.reading, better.after if better.after and kept else better.before)
-    page = Report(settings.model, readings).write(out)
+    whose, shown = "the network as it was", better.before
+    if better.after and kept:
+        whose, shown = "the changed network", better.after
+    noted = {**shown.provenance.settings, "of": whose}
+    expected = replace(shown, provenance=replace(shown.provenance, settings=noted))
+    page = Report(settings.model, (better.reading, expected)).write(out)
     for name in ("change.py", "model.pt"):
         (out / name).unlink(missing_ok=True)  # of an earlier call
     if better.changes:

@@ -103,9 +103,10 @@ def forecast_section(reading: Forecast) -> Section:
         ("loss before the first step", in_words(reading.first_loss)),
         ("steps spent", f"{reading.cost} of {called(reading.optimizer)}"),
     )
+    whose = reading.provenance.settings.get("of", "")  # where there are two networks
     return Section(
         anchor="forecast",
-        title="Forecast",
+        title=f"Forecast of {whose}" if whose else "Forecast",
         sentence=reading.sentence,
         facts=tuple(fact for fact in facts if fact[1] not in ("nan", "not known")),  # without a step there is no rate
         notes=reading.notes,

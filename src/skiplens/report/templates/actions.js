@@ -52,6 +52,9 @@ for (const details of all("details.more")) details.addEventListener("toggle", ()
 for (const details of all("details.numbers")) details.addEventListener("toggle", () => fillNumbers(details));
 toggle.addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
 byId("download").addEventListener("click", download);
+window.addEventListener("message", ({ data, source }) => {  // in a frame it looks as the page around it
+  if (source === parent && parent !== window && ["dark", "light"].includes(data && data.look)) setTheme(data.look);
+});
 window.addEventListener("beforeprint", beginPrint);
 window.addEventListener("afterprint", endPrint);
 setTheme(root.dataset.theme);

@@ -360,11 +360,15 @@ window.addEventListener("resize", () => { soon(); setTimeout(soon, 300); });  //
 
 function setLook(name) {
   root.dataset.theme = name;
-  sessionStorage.setItem("look", name);
   nameLook();
   drawAll();
+  for (const frame of all("iframe.report")) tellLook(frame);
   soon();
 }
+
+// A page in a frame is one of its own, which is told what it should look like.
+const tellLook = (frame) => frame.contentWindow.postMessage({ look: root.dataset.theme }, "*");
+document.addEventListener("load", ({ target }) => { if (target.matches && target.matches("iframe.report")) tellLook(target); }, true);
 
 function nameLook() {
   const button = byId("theme");
@@ -384,7 +388,10 @@ document.addEventListener("click", (event) => {
   if (button.id === "hold") hold();
   if (button.id === "copy-card") copyCard();
   if (button.id === "play") play();
-  if (button.id === "theme") setLook(root.dataset.theme === "dark" ? "light" : "dark");
+  if (button.id === "theme") {
+    setLook(root.dataset.theme === "dark" ? "light" : "dark");
+    sessionStorage.setItem("look", root.dataset.theme);
+  }
   if (button.classList.contains("copy")) copy(button, tableText(button.parentElement.querySelector("table")));
   if (button.classList.contains("copy-code")) copy(button, button.nextElementSibling.textContent);
 });
@@ -394,6 +401,6 @@ document.addEventListener("toggle", (event) => {
 }, true);
 document.addEventListener("submit", (event) => event.preventDefault());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
-  if (!sessionStorage.getItem("look")) { root.dataset.theme = event.matches ? "dark" : "light"; nameLook(); drawAll(); }
+  if (!sessionStorage.getItem("look")) setLook(event.matches ? "dark" : "light");
 });
 window.addEventListener("load", soon);  // plotly.js has come by then
