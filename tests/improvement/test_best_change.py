@@ -11,7 +11,7 @@ import skiplens as sl
 from skiplens.edits.remedies import apply_remedy, code_of, words_of
 from skiplens.graph.batch import tensors_in
 from skiplens.graph.lens import prepared
-from skiplens.improvement.best_change import BestChange, best_change
+from skiplens.improvement.best_change import TRIES, BestChange, best_change
 from skiplens.improvement.search import WORTH
 from skiplens.readings.finding import Remedy
 from skiplens.report import Report
@@ -112,10 +112,32 @@ def test_where_no_finding_names_one_a_bad_forecast_gets_the_first_that_improve_w
 
 def test_a_change_that_cannot_be_made_says_why(report, subject):
     impossible = replace(report.findings[0], remedy=Remedy("add_average_pool_skips", {"blocks": ("1",)}))
-    found = best_change(subject, [impossible], report.reading(sl.Forecast))
+    found = best_change(subject, [impossible], replace(report.reading(sl.Forecast), word="trains"))
     assert not found.gradients and "What it brings is not known: it cannot be tried here (" in found.promise
     mode = replace(impossible, remedy=Remedy("evaluation_mode"))
     assert best_change(subject, [mode], replace(report.reading(sl.Forecast), word="trains")) is None
+
+
+def test_where_the_first_promises_nothing_the_next_are_tried(report, subject):
+    before = report.reading(sl.Forecast)
+    impossible = replace(report.findings[0], remedy=Remedy("add_average_pool_skips", {"blocks": ("1",)}))
+    found = best_change(subject, [impossible], before)
+    assert found.helps and found.rule == "torch_default"
+    assert found.others == ("standardise the inputs as the first layer",)  # what could not be tried is none of them
+    same = replace(before, score=before.score - 20.0)  # so good that nothing is better
+    found = best_change(subject, report.findings, same)
+    assert not found.helps and len(found.others) == TRIES - 1 and len({found.change, *found.others}) == TRIES
+    assert found.rule == next(f.rule for f in report.findings if f.remedy is not None)
+    assert f"Tried as well, without a clearly lower loss: {found.others[0]}; {found.others[1]}." in found.promise
+    assert best_change(subject, report.findings, replace(same, word="trains")).others == ()  # where it trains, one
+
+
+def test_deep_sigmoids_are_told_what_helps():
+    torch.manual_seed(0)
+    layers = [part for _ in range(8) for part in (torch.nn.Linear(12, 12), torch.nn.Sigmoid())]
+    report = sl.inspect(torch.nn.Sequential(*layers, torch.nn.Linear(12, 3)).float(), data(), lenses=LENSES)
+    found = report.reading(BestChange)
+    assert found.helps and found.others and "instead of" in report.advice
 
 
 def test_a_change_that_promises_nothing_is_said_to(report):

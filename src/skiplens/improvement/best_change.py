@@ -1,7 +1,9 @@
 """The one change to begin with: what the worst finding asks for, and what a short training with it promises."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from skiplens.base import Progress, SkiplensError, silent
@@ -19,6 +21,8 @@ from skiplens.readings import Finding, Reading
 from skiplens.trainability import Forecast, forecast
 from skiplens.trainability.optimizers import optimizer_choice
 
+TRIES = 3  # changes that are tried before none is said to help
+
 
 class BestChange(Reading, kind="best_change"):
     """The change to begin with, and what it promises."""
@@ -32,6 +36,7 @@ class BestChange(Reading, kind="best_change"):
     fall: float  # by how much the logarithm of the loss at the end of a pilot falls
     steps: int  # length of the training that is forecast
     reason: str = ""  # why it was not tried; '' where it was
+    others: tuple[str, ...] = ()  # what else was tried and promised no clearly lower loss
 
     @property
     def helps(self) -> bool:
@@ -41,6 +46,11 @@ class BestChange(Reading, kind="best_change"):
     @property
     def promise(self) -> str:
         """What is expected of it."""
+        others = f" Tried as well, without a clearly lower loss: {'; '.join(self.others)}." if self.others else ""
+        return self._own_promise + others
+
+    @property
+    def _own_promise(self) -> str:
         if not self.gradients:
             return f"What it brings is not known: {self.reason}."
         tried = f"tried in a pilot of {self.gradients} steps"
@@ -58,43 +68,63 @@ def best_change(
 ) -> BestChange | None:
     """The change to begin with; None where nothing calls for one, none makes it, or NaN must first be found.
 
-    The worst finding above a note that a function can mend names it. Where there is none and the forecast is bad, it
-    is the first change that `improve` would try. One forecast more, as costly as the one `before`, says what it
-    promises; `tried=False` leaves it out. The worst of the `findings` is first.
+    The worst finding above a note that a function can mend names it. A forecast more, as costly as the one `before`,
+    says what it promises. Where there is none, or it promises nothing, and the forecast is bad, the first changes that
+    `improve` would try are tried in turn until one helps, at most three in all; `tried=False` tries none. The worst of
+    the `findings` is first.
     """
+    if not has_numbers(subject.model, subject.batch):
+        return None
+    seen: list[BestChange] = []
+    for change in islice(_candidates(subject, findings, before), TRIES if tried else 1):
+        known = _tried(change, subject, before, progress) if tried else {"reason": "it was not tried"}
+        found = BestChange(
+            rule=change.name,
+            change=f"{change.words[:1].upper()}{change.words[1:]}.",
+            code=change.code,
+            before=before.loss,
+            steps=before.steps,
+            provenance=before.provenance,
+            **{"gradients": 0, "after": before.loss, "fall": 0.0, **known},
+        )
+        if found.helps:
+            return replace(found, others=_words_of(seen))
+        seen.append(found)
+    return replace(seen[0], others=_words_of(seen[1:])) if seen else None
+
+
+def _candidates(subject: Subject, findings: Sequence[Finding], before: Forecast) -> Iterator[Change]:
+    """What the worst finding above a note asks for that a function can do; then what improve begins with."""
     wanted = ((f, f.remedy) for f in findings if f.severity != "note" and f.remedy is not None)
     mending = (Change(f.rule, "start", words_of(r), f.sentence, (r,)) for f, r in wanted if r.name not in MODES)
-    found = next(mending, None)  # what the worst finding above a note asks for that a function can do
-    if (found is None and not before.is_bad) or not has_numbers(subject.model, subject.batch):
-        return None
+    first = next(mending, None)
+    if first is not None:
+        yield first
+    if before.is_bad:
+        patient = Patient(subject.model, subject.batch, subject.loss, before.steps, optimizer_choice(before.optimizer))
+        known = () if first is None else first.remedies
+        yield from (change for change in changes_for(patient, None)[0] if change.remedies not in ((), known))
+
+
+def _tried(change: Change, subject: Subject, before: Forecast, progress: Progress) -> dict[str, Any]:
+    """What a forecast of the changed network says; why there is none where it cannot be made."""
+    cost = before.provenance.settings.get("cost", before.cost)  # the same, so that the two can be compared
     choice = optimizer_choice(before.optimizer)
-    patient = Patient(subject.model, subject.batch, subject.loss, before.steps, choice)
-    change = found or next((change for change in changes_for(patient, None)[0] if change.remedies), None)
-    if change is None:
-        return None
-    known: dict[str, Any] = {"gradients": 0, "after": before.loss, "fall": 0.0, "reason": "it was not tried"}
-    if tried:
-        cost = before.provenance.settings.get("cost", before.cost)  # the same, so that the two can be compared
-        asked = {"loss": subject.loss, "optimizer": choice, "steps": before.steps, "cost": cost}
-        data = subject.batch if subject.data is None else subject.data
-        # not what the forecast says on its way: it would be read as said of the network that was handed in
-        asked["progress"] = lambda label, *counts: progress("what to change first", *counts)
-        try:
-            with without_autocast():
-                model = changed(subject.model, (change,), subject.batch.inputs)
-            after = forecast(model, data, seed=before.provenance.seed or 0, **asked)
-            known = {"gradients": after.cost, "after": after.loss, "fall": before.score - after.score}
-        except SkiplensError as error:
-            known["reason"] = f"it cannot be tried here ({first_line(error).rstrip('.')})"
-    return BestChange(
-        rule=change.name,
-        change=f"{change.words[:1].upper()}{change.words[1:]}.",
-        code=change.code,
-        before=before.loss,
-        steps=before.steps,
-        provenance=before.provenance,
-        **known,
-    )
+    asked = {"loss": subject.loss, "optimizer": choice, "steps": before.steps, "cost": cost}
+    data = subject.batch if subject.data is None else subject.data
+    # not what the forecast says on its way: it would be read as said of the network that was handed in
+    asked["progress"] = lambda label, *counts: progress("what to change first", *counts)
+    try:
+        with without_autocast():
+            model = changed(subject.model, (change,), subject.batch.inputs)
+        after = forecast(model, data, seed=before.provenance.seed or 0, **asked)
+    except SkiplensError as error:
+        return {"reason": f"it cannot be tried here ({first_line(error).rstrip('.')})"}
+    return {"gradients": after.cost, "after": after.loss, "fall": before.score - after.score}
+
+
+def _words_of(tried: Sequence[BestChange]) -> tuple[str, ...]:
+    return tuple(one.change[:1].lower() + one.change[1:].rstrip(".") for one in tried if one.gradients)
 
 
 VIEW = ReadingView(BestChange)  # it stands under the verdict, so it has no section of its own
