@@ -128,7 +128,7 @@ def test_where_the_first_promises_nothing_the_next_are_tried(report, subject):
     found = best_change(subject, report.findings, same)
     assert not found.helps and len(found.others) == TRIES - 1 and len({found.change, *found.others}) == TRIES
     assert found.rule == next(f.rule for f in report.findings if f.remedy is not None)
-    assert f"Tried as well, without a clearly lower loss: {found.others[0]}; {found.others[1]}." in found.promise
+    assert f"Tried as well, without a clearly lower loss: {found.others[0]}; {found.others[1]}." == found.beside
     assert best_change(subject, report.findings, replace(same, word="trains")).others == ()  # where it trains, one
 
 

@@ -159,8 +159,11 @@ def test_curves_are_logarithmic_and_told_as_factors():
 def test_what_is_not_finite_ends_the_curve_and_is_told():
     drawing = NetworkDrawing(blocks(3), (1.0, 1e20, math.inf, math.inf), (0.0, 0.0, 0.0, 0.0))
     (signal,) = curves(drawing, "signal")
-    assert len(signal.points) == 2 and "not finite in 2 places" in words(drawing, "signal")[0]
-    assert not curves(drawing, "gradient")
+    assert len(signal.points) == 2 and words(drawing, "signal")[0].endswith(", not finite in 2 places")
+    assert not curves(drawing, "gradient") and words(drawing, "gradient") == ["gradient: zero everywhere"]
+    parts = NetworkDrawing(blocks(3), (0.0, 1.0, math.nan, 2.0), (1.0, 0.0, 0.0, 0.0))
+    assert words(parts, "signal") == ["signal: zero or not finite in 2 of 4 places"]
+    assert words(parts, "gradient") == ["gradient: zero in 3 of 4 places"]
 
 
 def test_small_changes_stay_small():

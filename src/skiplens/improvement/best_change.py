@@ -44,13 +44,13 @@ class BestChange(Reading, kind="best_change"):
         return self.gradients > 0 and self.fall > WORTH
 
     @property
-    def promise(self) -> str:
-        """What is expected of it."""
-        others = f" Tried as well, without a clearly lower loss: {'; '.join(self.others)}." if self.others else ""
-        return self._own_promise + others
+    def beside(self) -> str:
+        """What else was tried, in vain."""
+        return f"Tried as well, without a clearly lower loss: {'; '.join(self.others)}." if self.others else ""
 
     @property
-    def _own_promise(self) -> str:
+    def promise(self) -> str:
+        """What is expected of it."""
         if not self.gradients:
             return f"What it brings is not known: {self.reason}."
         tried = f"tried in a pilot of {self.gradients} steps"

@@ -299,14 +299,20 @@ def _profile(
     """A curve on a logarithmic scale of at least a factor ten, with the factor from end to end in words."""
     usable = [value > 0 and math.isfinite(value) for value in values]
     first, count = (usable.index(True), sum(usable)) if any(usable) else (0, 0)
+    top, bottom = room
+    named = (LEFT, top - 12 if role == "signal" else bottom + 20)
+    zeros = {value == 0 for value in values if not (value > 0 and math.isfinite(value))}
+    bad = {0: "", 1: "zero" if True in zeros else "not finite", 2: "zero or not finite"}[len(zeros)]
     if count < 2 or not all(usable[first : first + count]):
+        if values:
+            where = f"in {len(values) - count} of {len(values)} places" if count else "everywhere"
+            yield Words(named, f"{role}: {bad} {where}", role=role)
         return
     logs = [math.log10(value) for value in values[first : first + count]]
     beside = getattr(drawing.other, role) if drawing.other else ()
     scale = [*logs, *(math.log10(value) for value in beside if value > 0 and math.isfinite(value))]
     low, high = min(scale), max(scale)
     low, high = (low, high) if high - low >= 1 else ((low + high - 1) / 2, (low + high + 1) / 2)
-    top, bottom = room
     heights = [bottom - (bottom - top) * (value - low) / (high - low) for value in logs]
     places = _along(drawing, len(values))[first : first + count]
     points = tuple(zip(places, heights, strict=True))
@@ -317,8 +323,8 @@ def _profile(
     yield Curve(role, points, 2.5, straight=True)
     rise = 10 ** (logs[-1] - logs[0]) if abs(logs[-1] - logs[0]) < 300 else math.inf
     words = f"{role} {times(rise)}" if role == "signal" else f"{role} {times(1 / rise)} on its way back"
-    words += f", zero or not finite in {len(values) - count} places" if count < len(values) else ""
-    yield Words((LEFT, top - 12 if role == "signal" else bottom + 20), words, role=role)
+    words += f", {bad} in {len(values) - count} places" if bad else ""
+    yield Words(named, words, role=role)
 
 
 def _spectrum(drawing: NetworkDrawing) -> Iterator[Shape]:

@@ -136,23 +136,26 @@ class Report:
     @property
     def advice(self) -> str:
         """The change to begin with and what came or may come of it, in words; '' where nothing calls for one."""
-        heading, change, promise, _ = self._advised
-        return f"{heading}: {change} {promise}" if change else ""
+        heading, change, promise, beside, _ = self._advised
+        return f"{heading}: {change} {promise} {beside}".strip() if change else ""
 
     @property
-    def _advised(self) -> tuple[str, str, str, str]:
-        """The change to begin with: heading, change, what is known of it, code. A race tells more than a pilot."""
+    def _advised(self) -> tuple[str, str, str, str, str]:
+        """The change to begin with: heading, change, what is known of it, what else was tried, code.
+
+        A race tells more than a pilot.
+        """
         races = {r.rule: r for r in self.readings if isinstance(r, VerificationReading) and r.seeds}
         found, helps = self.reading(BestChange), {rule for rule, race in races.items() if race.outcome == "helps"}
         if found is None:
-            return ("", "", "", "")
+            return ("", "", "", "", "")
         for finding in self.findings if found.rule not in helps else ():  # the worst first
             if finding.rule in helps and finding.remedy is not None:
                 words, proof = words_of(finding.remedy), race_sentence(races[finding.rule])
-                return "What to change first", f"{words[:1].upper()}{words[1:]}.", proof, finding.code
+                return "What to change first", f"{words[:1].upper()}{words[1:]}.", proof, "", finding.code
         proof = race_sentence(races[found.rule]) if found.rule in races else found.promise
         is_refuted = found.rule not in helps if found.rule in races else found.gradients > 0 and not found.helps
-        return f"What {'was tried' if is_refuted else 'to change'} first", found.change, proof, found.code
+        return f"What {'was tried' if is_refuted else 'to change'} first", found.change, proof, found.beside, found.code
 
     @property
     def _others(self) -> tuple[Finding, ...]:

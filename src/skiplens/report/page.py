@@ -54,13 +54,13 @@ class Opening:
     """The top of the page.
 
     `severity` is that of the worst finding, '' where nothing is above a note, or 'unknown'; `advice` is a heading, what
-    to change, what comes of it, and code.
+    to change, what comes of it, what else was tried, and code.
     """
 
     verdict: str
     severity: str
     cards: tuple[FindingCard, ...]
-    advice: tuple[str, str, str, str] = ("", "", "", "")
+    advice: tuple[str, str, str, str, str] = ("", "", "", "", "")
 
     @property
     def parts(self) -> tuple[str, str]:
