@@ -308,6 +308,22 @@ def test_a_lens_that_could_try_two_steps_a_rate_says_nothing():
             ForecastLens()(subject, Randomness(0))
 
 
+def test_a_pilot_that_saw_little_but_the_way_down_says_so_and_the_lens_goes_on():
+    torch.manual_seed(0)
+    layers, further = [nn.Linear(FEATURES, FEATURES) for _ in range(20)], "cost=140 sees further."
+    far = nn.Sequential(*(part for layer in layers for part in (layer, nn.ReLU())), nn.Linear(FEATURES, 3))
+    for parameter in far.parameters():
+        parameter.data.mul_(8)
+    told = sl.forecast(far, blobs())
+    assert told.is_bad and told.notes[-1].endswith(further) and told.provenance.settings["cost"] == 70
+    assert not any(further in note for note in sl.forecast(small(), blobs()).notes)
+    batch = Batch(*blobs())
+    for model, steps, cost in ((far, 140, 140), (far, 139, 70), (small(), 140, 70)):
+        allowed = steps * 3 * batch.samples * 100 / 2
+        found = ForecastLens()(Subject(model, batch, "far", allowed=allowed, counted=100.0), Randomness(0))
+        assert found.provenance.settings["cost"] == cost and cost * 0.9 < found.cost <= cost
+
+
 @pytest.mark.parametrize("loss", [None, lambda scores, targets: F.cross_entropy(scores, targets)])
 def test_a_loss_that_begins_huge_does_not_hide_the_guess(loss):
     model = small()

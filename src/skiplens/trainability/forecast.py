@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_map_only
 
 from skiplens.base import InvalidInputError, Progress, Randomness, silent
 from skiplens.base.preserve_state import checkpoints_off, preserve_random_state, preserve_state
+from skiplens.base.words import in_words
 from skiplens.graph.batch import Batch, as_batches, tensors_in
 from skiplens.graph.functional import main_output
 from skiplens.graph.inputs import require_module
@@ -46,6 +47,7 @@ from skiplens.training.source import Source, source_of
 BATCH = 64  # samples of a step where data is one pair of all samples
 LEAST_COST = 14  # steps: with fewer no rate is tried twice
 READINGS = 2  # gradients for the readings of the start
+FAR = 10.0  # times a guess: from there a pilot is spent on coming down
 COPIES = 9  # of the parameters: one that is trained, its start, two gradients, an optimizer, and what waits of them
 SMALLEST = 1e-12  # losses of zero and below count as this
 PAIR = 2  # samples that tell a sum from a mean
@@ -176,7 +178,16 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
         )
         fields = Outlook(trained, replace(situation, share=small.share), steps).fields()
         found = told({**fields, "cost": math.ceil(trained.cost / small.parts) + READINGS})
-    return found
+    if not comes_down(found):
+        return found
+    times = in_words(found.first_loss / found.guess, 2)
+    further = f"The loss starts at {times} times a guess, and the pilot saw little but the way down from there."
+    return replace(found, notes=(*found.notes, f"{further} cost={2 * cost} sees further."))
+
+
+def comes_down(found: Forecast) -> bool:
+    """Whether a pilot that promises little saw little but the way down to a guess."""
+    return found.is_bad and bool(found.tried) and math.isfinite(found.loss) and found.first_loss > FAR * found.guess
 
 
 def no_lower(fields: dict[str, Any], least: float, guess: float) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from skiplens.graph.lens import SETTLED, Lens, Subject
 from skiplens.plots.figure import REFERENCE_COLOUR, Band, Figure, Line, Mark, Points, Reference, colour, drawn, numbers
 from skiplens.plots.section import Curve, KeyNumber, Overlay, Quantity, ReadingView, Section, provenance_of
 from skiplens.readings.finding import Finding, Rule
-from skiplens.trainability.forecast import BATCH, LEAST_COST, forecast
+from skiplens.trainability.forecast import BATCH, LEAST_COST, comes_down, forecast
 from skiplens.trainability.pilot import LEAST_SAMPLES
 from skiplens.trainability.reading import DIVERGES, FORECAST_RULE, LEARNT, NOT_AT_ALL, Forecast, called
 
@@ -49,6 +49,8 @@ class ForecastLens(Lens):
             raise TooLargeError(TOO_COSTLY.format(cost=LEAST_COST, samples=fewest, times=math.ceil(times)))
         asked = {"loss": subject.loss, "cost": cost, "seed": randomness.seed, "progress": progress}
         taken = forecast(subject.model, data, **asked)
+        if comes_down(taken) and steps >= 2 * self.cost and not isinstance(data, Iterator):
+            taken = forecast(subject.model, data, **asked | {"cost": 2 * cost})
         progress(taken.sentence, cost, cost)
         origin = {"lens": self.name, "model": subject.name, **taken.provenance.settings}
         told = tuple(note for note in subject.notes if note == SETTLED)  # which `structure` cannot tell of such a model
