@@ -10,7 +10,6 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -229,9 +228,19 @@ def test_a_late_worker_with_another_version_refuses_the_work(cluster, tmp_path, 
 def test_a_client_that_does_not_start_is_told(tmp_path, monkeypatch):
     """Distributed asserts that its own thread begins within ten seconds, which a busy machine may not keep."""
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(distributed, "Client", Mock(side_effect=AssertionError()))
+
+    class Late:
+        def __init__(self, *given, **named):
+            raise AssertionError
+
+        def close(self):
+            closed.append(self)
+
+    closed: list[Late] = []
+    monkeypatch.setattr(distributed, "Client", Late)
     with pytest.raises(ClusterError, match=r"answers at tcp://127.0.0.1:1 \(its client did not start\)"):
         sweep(runs(), Store(tmp_path), DaskCluster("tcp://127.0.0.1:1", timeout=0.5))
+    assert len(closed) == 1, "one that is left to itself may close while another starts, and both wait for ever"
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://127.0.0.1", "nonsense://x"])

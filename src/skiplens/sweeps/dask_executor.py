@@ -4,7 +4,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -50,9 +50,15 @@ class DaskCluster(Executor):
             client = self._connected_again(len(queue))
 
     def _connected(self) -> Any:
+        made = _distributed().Client
+        client = made.__new__(made)  # held before it is made: one that cannot connect is closed here
         try:
-            return _distributed().Client(self.address, timeout=self.timeout, set_as_default=False, name="skiplens")
+            client.__init__(self.address, timeout=self.timeout, set_as_default=False, name="skiplens")
+            return client
         except (OSError, ValueError, AssertionError) as error:  # the last: its own thread took more than 10 s to begin
+            # Else it closes itself when it is collected; if that falls into the start of another, both wait for ever.
+            with suppress(Exception):
+                client.close()
             raise UnreachableError(
                 f"No Dask scheduler answers at {self.address} ({str(error) or 'its client did not start'}). "
                 "Start one with 'dask scheduler', or work on this machine with --workers N."
