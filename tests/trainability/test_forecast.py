@@ -19,7 +19,7 @@ from skiplens.plots.figure import Band
 from skiplens.readings.file import from_json, to_json
 from skiplens.task.measure import measure_task
 from skiplens.trainability import extrapolation
-from skiplens.trainability.forecast import Outlook, forecast, guess_of
+from skiplens.trainability.forecast import Outlook, comes_down, forecast, guess_of
 from skiplens.trainability.pilot import Pilot, Trial
 from skiplens.trainability.ranking import _deviation
 from skiplens.trainability.reading import DIVERGES, NOT_AT_ALL, SLOWLY, TRAINS, word_for
@@ -317,8 +317,10 @@ def test_a_pilot_that_saw_little_but_the_way_down_says_so_and_the_lens_goes_on()
     told = sl.forecast(far, blobs())
     assert told.is_bad and told.notes[-1].endswith(further) and told.provenance.settings["cost"] == 70
     assert not any(further in note for note in sl.forecast(small(), blobs()).notes)
+    for guess in (0.0, -1.0, math.nan):  # no loss is so many times these
+        assert not comes_down(replace(told, guess=guess))
     batch = Batch(*blobs())
-    for model, steps, cost in ((far, 140, 140), (far, 139, 70), (small(), 140, 70)):
+    for model, steps, cost in ((far, 210, 140), (far, 209, 70), (small(), 210, 70)):
         allowed = steps * 3 * batch.samples * 100 / 2
         found = ForecastLens()(Subject(model, batch, "far", allowed=allowed, counted=100.0), Randomness(0))
         assert found.provenance.settings["cost"] == cost and cost * 0.9 < found.cost <= cost

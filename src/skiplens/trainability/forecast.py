@@ -187,7 +187,8 @@ def forecast(  # noqa: PLR0913 - the model, its data, and keywords of which each
 
 def comes_down(found: Forecast) -> bool:
     """Whether a pilot that promises little saw little but the way down to a guess."""
-    return found.is_bad and bool(found.tried) and math.isfinite(found.loss) and found.first_loss > FAR * found.guess
+    seen = found.is_bad and bool(found.tried) and math.isfinite(found.loss)
+    return seen and 0 < FAR * found.guess < found.first_loss
 
 
 def no_lower(fields: dict[str, Any], least: float, guess: float) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class ForecastLens(Lens):
             raise TooLargeError(TOO_COSTLY.format(cost=LEAST_COST, samples=fewest, times=math.ceil(times)))
         asked = {"loss": subject.loss, "cost": cost, "seed": randomness.seed, "progress": progress}
         taken = forecast(subject.model, data, **asked)
-        if comes_down(taken) and steps >= 2 * self.cost and not isinstance(data, Iterator):
+        if comes_down(taken) and steps >= 3 * self.cost and not isinstance(data, Iterator):  # both together
             taken = forecast(subject.model, data, **asked | {"cost": 2 * cost})
         progress(taken.sentence, cost, cost)
         origin = {"lens": self.name, "model": subject.name, **taken.provenance.settings}

@@ -27,6 +27,7 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       // Answers may come in another order than they were asked for: an old one on top is asked for again.
       const isNow = shown && JSON.stringify(shown.asked) === JSON.stringify(values);
       root.dataset.settled = isNow && shown.whole ? "yes" : "no";
+      if (isNow && shown.whole) lacked = "";
       // A choice may bring fields of its own; those of a view that was just opened are on their way already.
       if (isNow && !shown.whole && lacked !== shown.query && !byId("renewed").disabled) {
         lacked = shown.query;
